@@ -1,0 +1,151 @@
+//! `m2m demo`: the main job, end to end, on people who do not exist.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use m2m::feature::Cell;
+use m2m::privatise::{Budget, Plan, Privacy};
+use m2m::source::{self, Table};
+use m2m::sums::Sketcher;
+use m2m::{Decimal, Design, Release, Schema};
+
+use crate::console;
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  m2m demo --out demo && m2m info demo/people.m2m")]
+pub struct Args {
+    /// Keep people.csv, schema.toml and people.m2m in this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Privacy loss of the release
+    #[arg(long, value_name = "ε", default_value = "1")]
+    epsilon: Decimal,
+    /// Replace existing files
+    #[arg(long)]
+    force: bool,
+}
+
+const PEOPLE: usize = 50_000;
+const SCHEMA: &str = include_str!("people.toml");
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let schema = Schema::from_toml(SCHEMA)?;
+    let design = Design::default();
+    let plan = Plan::new(&schema, &design, Privacy::new(Budget::pure(args.epsilon)?))?;
+    let paths = args.out.as_ref().map(|dir| ["people.csv", "schema.toml", "people.m2m"].map(|name| dir.join(name)));
+    if let Some(paths) = &paths
+        && !args.force
+        && let Some(path) = paths.iter().find(|path| path.exists())
+    {
+        return Err(m2m::Error::Exists { path: path.clone() }.into());
+    }
+    let noise = plan.draw()?;
+    let people = population();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let table = Table::from_csv_bytes(people.clone().into_bytes());
+    let (sums, report) = source::sketch(&Sketcher::new(&schema, &design)?, &table, threads, &())?;
+    let release = sums.privatise(&plan, noise)?;
+    println!("{} people who do not exist, {} columns, one release.\n", report.rows, schema.columns().len());
+    super::info::print(&release);
+    println!("\nCounts as they stand in the release, beside the truth that only the curator knows:\n");
+    show(&release, &people, "education")?;
+    show(&release, &people, "region")?;
+    if let Some([csv, toml, m2m]) = &paths {
+        let _whole = console::hold_interrupt();
+        let write = |path: &PathBuf, text: &str| {
+            std::fs::write(path, text).map_err(|error| m2m::Error::Write { path: path.clone(), error })
+        };
+        let dir = csv.parent().expect("a file in a directory");
+        std::fs::create_dir_all(dir).map_err(|error| m2m::Error::Write { path: dir.to_owned(), error })?;
+        write(csv, &people)?;
+        write(toml, SCHEMA)?;
+        release.save(m2m, true)?;
+        eprintln!("\nwrote {}, {} and {}", csv.display(), toml.display(), m2m.display());
+    }
+    Ok(())
+}
+
+/// The counts of a column's levels: noisy ones with the standard deviation of their noise beside the true ones.
+fn show(release: &Release, people: &str, column: &str) -> anyhow::Result<()> {
+    let schema = release.schema();
+    let position = schema.position(column).expect("the demo knows its columns");
+    for block in release.blocks() {
+        for (first, cells) in block.map().tables(schema)? {
+            let [cells] = &cells[..] else { continue };
+            if cells.column() != position {
+                continue;
+            }
+            let deviation = block.noise().standard_deviation(block.sums().len());
+            println!("  {column:<16} {:>14} {:>8}", "released", "truth");
+            for cell in 0..cells.len() {
+                let Cell::Level(level) = cells.describe(schema, cell) else { continue };
+                let truth = people.lines().skip(1).filter(|line| line.split(',').nth(position) == Some(&level)).count();
+                let released = format!("{} ± {deviation:.0}", block.sums()[first + cell]);
+                println!("  {level:<16} {released:>14} {truth:>8}");
+            }
+            println!();
+        }
+    }
+    Ok(())
+}
+
+/// An artificial population: skewed, correlated, with missing cells.
+fn population() -> String {
+    let mut random = Random(2026);
+    let education = ["none", "school", "apprenticeship", "bachelor", "master", "doctorate"];
+    let regions = ["north", "east", "south", "west"];
+    let mut text = String::from("age,sex,education,region,height,hours,income,smoker,registered\n");
+    for _ in 0..PEOPLE {
+        let age = (18.0 + 77.0 * random.uniform().powf(1.3)).floor();
+        let female = random.uniform() < 0.51;
+        let schooling = (2.2 + 1.3 * random.normal() - 0.01 * (age - 45.0)).clamp(0.0, 5.0).floor();
+        let region = ((random.uniform() + 0.08 * schooling / 5.0) * 4.0).min(3.9) as usize;
+        let height = if female { 165.0 } else { 178.0 } + 6.8 * random.normal() - 0.03 * (age - 40.0);
+        let works = age < 67.0 && random.uniform() < 0.82;
+        let hours = if works {
+            (38.0 + 9.0 * random.normal() - if female { 5.0 } else { 0.0 }).clamp(1.0, 99.0).round()
+        } else {
+            0.0
+        };
+        let income = if works {
+            (9.7 + 0.18 * schooling + 0.012 * (age - 18.0).min(35.0) + 0.012 * (hours - 38.0) + 0.45 * random.normal())
+                .exp()
+                .min(1e6)
+                .round()
+        } else if random.uniform() < 0.35 {
+            0.0
+        } else {
+            (9.3 + 0.3 * random.normal()).exp().round()
+        };
+        let smoker = random.uniform() < 0.34 - 0.045 * schooling;
+        let day = (random.uniform() * 3650.0) as i64;
+        let _ = write!(text, "{age},{},", if female { "female" } else { "male" });
+        let _ = write!(text, "{},{},{height:.1},{hours},", education[schooling as usize], regions[region]);
+        if random.uniform() > 0.06 {
+            let _ = write!(text, "{income}");
+        }
+        text.push(',');
+        if random.uniform() > 0.03 {
+            text.push_str(if smoker { "yes" } else { "no" });
+        }
+        let _ = writeln!(text, ",{}", m2m::schema::time::show_date((14_610 + day) as f64));
+    }
+    text
+}
+
+/// A small generator for the demo's people; nothing private depends on it.
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}

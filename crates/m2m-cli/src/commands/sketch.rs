@@ -1,0 +1,166 @@
+//! `m2m sketch`: from a table to a release, or to secret sums.
+
+use std::path::PathBuf;
+
+use m2m::source::{self, CsvOptions, Report, Table};
+use m2m::sums::Sketcher;
+use m2m::{Design, Schema, Sums};
+
+use super::privacy::PrivacyArgs;
+use crate::console::{self, Mistake, Progress};
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  m2m sketch people.csv --schema schema.toml --epsilon 1 -o people.m2m
+  m2m sketch 'part-*.parquet' --schema schema.toml --design rff:m=200,sigma=0.5 --epsilon 1 -o table.m2m
+  zcat big.csv.gz | m2m sketch - --schema schema.toml --sums part.sums")]
+pub struct Args {
+    /// Files of one table: CSV (also gzipped), Parquet or Arrow; a pattern; or - for CSV on standard input
+    #[arg(required = true, value_name = "DATA")]
+    data: Vec<String>,
+    /// What is public about the table
+    #[arg(long, value_name = "FILE")]
+    schema: PathBuf,
+    /// Feature maps: rff, race, hist or tables, with settings as in rff:m=200,sigma=1; or a .toml file with several
+    /// maps and their shares. By default histograms and Fourier features, half the budget each
+    #[arg(long, value_name = "DESIGN")]
+    design: Option<String>,
+    /// Where the release goes; gzipped when the name ends in .gz
+    #[arg(short, long, value_name = "FILE", required_unless_present = "sums", conflicts_with = "sums")]
+    output: Option<PathBuf>,
+    /// Write secret sums instead, to be merged and released later; spends nothing
+    #[arg(long, value_name = "FILE")]
+    sums: Option<PathBuf>,
+    #[command(flatten)]
+    reading: ReadingArgs,
+    /// Replace an existing output
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    privacy: PrivacyArgs,
+}
+
+#[derive(clap::Args)]
+struct ReadingArgs {
+    /// What stands between the fields of a CSV file: one character, or `tab`
+    #[arg(long, value_name = "CHAR", value_parser = delimiter)]
+    delimiter: Option<u8>,
+    /// Stop at a cell that cannot be read, or a row with too few or too many fields
+    #[arg(long)]
+    strict: bool,
+    /// How many threads [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let schema = Schema::open(&args.schema)?;
+    let design = args.design.as_deref().map_or_else(|| Ok(Design::default()), read_design)?;
+    let target = args.output.as_ref().or(args.sums.as_ref()).expect("one of the two is required");
+    if target.exists() && !args.force {
+        return Err(m2m::Error::Exists { path: target.clone() }.into());
+    }
+    match &args.output {
+        None => {
+            if args.privacy.is_given() {
+                let message = "--sums spends nothing, so it takes no budget; give the budget to `m2m release`, or -o in place of --sums";
+                return Err(Mistake(message.into()).into());
+            }
+            let sums = add_up(&args.data, &args.reading, &Sketcher::new(&schema, &design)?)?;
+            let _whole = console::hold_interrupt();
+            sums.save(target, args.force)?;
+            eprintln!("wrote {}: secret sums, not for publication", target.display());
+        }
+        Some(output) => {
+            let plan = args.privacy.plan(&schema, &design)?;
+            args.privacy.check_ledger(&plan)?;
+            let sketcher = Sketcher::new(&schema, &design)?;
+            // The noise is there before the first row is read.
+            let noise = plan.draw()?;
+            let sums = add_up(&args.data, &args.reading, &sketcher)?;
+            let release = args.privacy.publish(sums, &plan, noise, output, args.force)?;
+            eprintln!("wrote {}: {}", output.display(), release.statement().budget);
+        }
+    }
+    Ok(())
+}
+
+fn read_design(text: &str) -> anyhow::Result<Design> {
+    if !text.ends_with(".toml") {
+        return Ok(Design::parse(text)?);
+    }
+    let path = PathBuf::from(text);
+    let toml = std::fs::read_to_string(&path).map_err(|error| m2m::Error::Read { path, error })?;
+    Ok(Design::from_toml(&toml)?)
+}
+
+fn add_up(data: &[String], reading: &ReadingArgs, sketcher: &Sketcher) -> anyhow::Result<Sums> {
+    let paths = expand(data)?;
+    let table = Table::open(&paths, CsvOptions { delimiter: reading.delimiter })?.strict(reading.strict);
+    let threads = match reading.threads {
+        Some(threads) => usize::from(threads),
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let progress = Progress::new(table.bytes());
+    let (sums, report) = source::sketch(sketcher, &table, threads, &progress)?;
+    drop(progress);
+    explain(&report);
+    Ok(sums)
+}
+
+/// Patterns that the shell did not expand; anything that exists, or is no pattern, stands for itself.
+pub fn expand(data: &[String]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for name in data {
+        let path = PathBuf::from(name);
+        if name == "-" || path.exists() || !name.contains(['*', '?', '[']) {
+            paths.push(path);
+            continue;
+        }
+        let matches = glob::glob(name).map_err(|error| Mistake(format!("`{name}` is not a pattern: {error}")))?;
+        let before = paths.len();
+        for found in matches {
+            paths.push(found.map_err(|error| Mistake(error.to_string()))?);
+        }
+        if paths.len() == before {
+            return Err(Mistake(format!("no file matches `{name}`")).into());
+        }
+    }
+    Ok(paths)
+}
+
+/// Tells the curator how the rows were read: counts and places, never a value.
+fn explain(report: &Report) {
+    eprintln!("read {} rows", report.rows);
+    let list = |counts: &[(String, u64)]| {
+        let odd: Vec<String> = counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+        if odd.is_empty() { None } else { Some(odd.join(", ")) }
+    };
+    if let Some(columns) = list(&report.unreadable) {
+        eprintln!("note: cells that cannot be read count as missing: {columns}");
+    }
+    if report.ragged > 0 {
+        eprintln!("note: rows with too few or too many fields: {}", report.ragged);
+    }
+    if let Some(place) = &report.first {
+        eprintln!("note: the first is in {}: {place}", place.source);
+    }
+    if let Some(columns) = list(&report.other) {
+        eprintln!("note: levels that the schema does not list count as other: {columns}");
+    }
+    if report.outside > 0 {
+        eprintln!("note: values outside their bounds were clamped: {}", report.outside);
+    }
+    if report.without_user > 0 {
+        eprintln!("note: rows without a user were left out: {}", report.without_user);
+    }
+    eprintln!("note: these counts come from the data itself and are for you alone");
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"tab" | b"\\t" => Ok(b'\t'),
+        [byte] if !matches!(byte, b'"' | b'\n' | b'\r' | b'-' | b'.' | b'0'..=b'9') => Ok(*byte),
+        _ => Err("give one character that is not part of a number, such as ; or tab".into()),
+    }
+}

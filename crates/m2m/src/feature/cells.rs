@@ -1,0 +1,171 @@
+//! The public partition of a column into cells: bins, atoms, whole numbers or levels, and "missing".
+
+use crate::feature::projection::{ORIGIN, ORIGIN_HIGH};
+use crate::feature::simd::dispatched;
+use crate::feature::{Input, Simd};
+use crate::panel::{PANEL, Panel, Record, Slot, Value};
+use crate::schema::{Kind, Schema};
+
+/// The cells of one column. Every record falls into exactly one.
+///
+/// Order: the bins from low to high, then the atoms from low to high, then "missing"; for a column of levels,
+/// its codes.
+pub struct Cells {
+    column: usize,
+    slot: Slot,
+    parts: Parts,
+}
+
+enum Parts {
+    /// Cell ⌊scale·u + shift⌋ of a number u in [0, 1].
+    Bins {
+        scale: f64,
+        shift: f64,
+        bins: u32,
+        atoms: Vec<f64>,
+    },
+    Levels {
+        codes: u32,
+    },
+}
+
+/// What a cell contains.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Numbers from `low` to `high`; whole numbers include both, others include `low` only.
+    Bin {
+        /// Lower end.
+        low: f64,
+        /// Upper end.
+        high: f64,
+    },
+    /// One public value.
+    Atom(f64),
+    /// A level, "(other)" or "(missing)".
+    Level(String),
+    /// No number.
+    Missing,
+}
+
+impl Cells {
+    /// Whole numbers get a cell each while there are at most `bins` of them, and cells of equally many
+    /// otherwise; other numbers get `bins` cells that are equally wide after the transform.
+    pub(crate) fn new(schema: &Schema, input: &Input, bins: u32) -> Self {
+        let kind = &schema.columns()[input.column].kind;
+        let parts = match (input.codes, kind.range()) {
+            (Some(codes), _) => Parts::Levels { codes },
+            (None, range) => {
+                let range = range.expect("a column without codes has a range");
+                let span = range.max() - range.min();
+                let atoms = || range.atoms().iter().map(|atom| range.unit(*atom)).collect::<Vec<_>>();
+                if lattice(kind) {
+                    let per_cell = ((span + 1.0) / f64::from(bins)).ceil().max(1.0);
+                    let bins = ((span + 1.0) / per_cell).ceil() as u32;
+                    let atoms = if per_cell > 1.0 { atoms() } else { Vec::new() };
+                    Parts::Bins { scale: span / per_cell, shift: 0.5 / per_cell, bins, atoms }
+                } else {
+                    Parts::Bins { scale: f64::from(bins), shift: 0.0, bins, atoms: atoms() }
+                }
+            }
+        };
+        Self { column: input.column, slot: input.slot, parts }
+    }
+
+    /// Which column of the schema it partitions.
+    pub fn column(&self) -> usize {
+        self.column
+    }
+
+    /// How many cells there are.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        match &self.parts {
+            Parts::Bins { bins, atoms, .. } => *bins as usize + atoms.len() + 1,
+            Parts::Levels { codes } => *codes as usize,
+        }
+    }
+
+    /// What a cell contains.
+    pub fn describe(&self, schema: &Schema, cell: usize) -> Cell {
+        let kind = &schema.columns()[self.column].kind;
+        match &self.parts {
+            Parts::Levels { .. } => Cell::Level(kind.label(cell as u32).to_owned()),
+            Parts::Bins { bins, atoms, scale, .. } => {
+                let range = kind.range().expect("bins belong to a range");
+                let bins = *bins as usize;
+                if cell >= bins {
+                    return match range.atoms().get(cell - bins) {
+                        Some(atom) if cell - bins < atoms.len() => Cell::Atom(*atom),
+                        _ => Cell::Missing,
+                    };
+                }
+                if lattice(kind) {
+                    let per_cell = ((range.max() - range.min()) / scale).round();
+                    let low = range.min() + cell as f64 * per_cell;
+                    Cell::Bin { low, high: (low + per_cell - 1.0).min(range.max()) }
+                } else {
+                    let edge = |i: usize| range.value(i as f64 / bins as f64);
+                    Cell::Bin { low: edge(cell), high: edge(cell + 1) }
+                }
+            }
+        }
+    }
+
+    /// The definition: the cell of one record.
+    pub(crate) fn one(&self, record: Record<'_>) -> u32 {
+        match (record.value(self.column), &self.parts) {
+            (Value::Code(code), _) => code,
+            (Value::Unit(u), Parts::Bins { scale, shift, bins, atoms }) => {
+                match atoms.iter().position(|atom| *atom == u) {
+                    Some(atom) => bins + atom as u32,
+                    None => bin(u, *scale, *shift, *bins),
+                }
+            }
+            _ => self.len() as u32 - 1,
+        }
+    }
+
+    /// The cells of all records of a panel.
+    pub(crate) fn all(&self, simd: Simd, panel: &Panel, cells: &mut [u32; PANEL]) {
+        let n = panel.len();
+        match (self.slot, &self.parts) {
+            (Slot::Unit(slot), Parts::Bins { scale, shift, bins, atoms }) => {
+                let missing = self.len() as u32 - 1;
+                let units = &panel.units()[slot];
+                bin_all(simd, &units[..n], *scale, *shift, *bins, missing, cells);
+                for (a, atom) in atoms.iter().enumerate() {
+                    for (cell, u) in cells[..n].iter_mut().zip(units) {
+                        *cell = if *u == *atom { bins + a as u32 } else { *cell };
+                    }
+                }
+            }
+            (Slot::Code(slot), _) => cells[..n].copy_from_slice(&panel.codes(slot)[..n]),
+            (Slot::Unit(_), Parts::Levels { .. }) => unreachable!("levels live in slots of codes"),
+        }
+    }
+}
+
+/// Whether cells are made of whole numbers: not under a transform, where equal steps are no longer equal.
+fn lattice(kind: &Kind) -> bool {
+    kind.is_whole() && kind.range().is_some_and(|range| range.transform().is_none())
+}
+
+/// ⌊scale·u + shift⌋ after rounding to 2⁻³², so that a value which sits on an edge but for the last bits of its
+/// arithmetic falls into the upper cell.
+#[inline(always)]
+fn bin(u: f64, scale: f64, shift: f64, bins: u32) -> u32 {
+    let place = u.mul_add(scale, ORIGIN + shift);
+    ((place.to_bits() >> 32) as u32).wrapping_sub(ORIGIN_HIGH).min(bins - 1)
+}
+
+dispatched! {
+    fn bin_all(units: &[f64], scale: f64, shift: f64, bins: u32, missing: u32, cells: &mut [u32; PANEL]) = bin_loop
+}
+
+#[inline(always)]
+fn bin_loop(units: &[f64], scale: f64, shift: f64, bins: u32, missing: u32, cells: &mut [u32; PANEL]) {
+    for (cell, u) in cells.iter_mut().zip(units) {
+        let place = bin(*u, scale, shift, bins);
+        *cell = if u.is_nan() { missing } else { place };
+    }
+}

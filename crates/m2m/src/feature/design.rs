@@ -1,0 +1,575 @@
+//! What a curator chooses: which maps, with which parameters, and how the budget is shared between them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::feature::cells::Cells;
+use crate::feature::hist::{MAX_FEATURES, Tables};
+use crate::feature::projection::coordinates;
+use crate::feature::race::Race;
+use crate::feature::rff::Rff;
+use crate::feature::{Body, FeatureMap, Simd, inputs};
+use crate::panel::Layout;
+use crate::{Decimal, Error, Schema};
+
+/// Maps side by side, each with its share of the budget. The shares add up to 1.
+///
+/// ```
+/// let design = m2m::Design::parse("rff:m=100,sigma=0.5")?;
+/// assert_eq!(design.blocks().len(), 1);
+/// let both = m2m::Design::from_toml(r#"
+///     [[map]]
+///     kind = "hist"
+///     bins = 32
+///     share = 0.4
+///
+///     [[map]]
+///     kind = "rff"
+///     share = 0.6
+/// "#)?;
+/// assert_eq!(both.blocks().len(), 2);
+/// # Ok::<(), m2m::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "RawDesign", into = "RawDesign")]
+pub struct Design {
+    blocks: Vec<Block>,
+}
+
+/// One map of a design.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// Its part of the budget for sums.
+    pub share: Decimal,
+    /// The map.
+    #[serde(flatten)]
+    pub map: MapSpec,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDesign {
+    map: Vec<Block>,
+}
+
+/// The description of a map.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum MapSpec {
+    /// Random Fourier features.
+    Rff(RffSpec),
+    /// Locality-sensitive hashes.
+    Race(RaceSpec),
+    /// A histogram of each column.
+    Hist(HistSpec),
+    /// Contingency tables.
+    Tables(TablesSpec),
+    /// A map that the user wrote.
+    Custom(CustomSpec),
+}
+
+/// Parameters of random Fourier features.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RffSpec {
+    /// How many features: a cosine and a sine for each of m/2 frequencies.
+    pub m: usize,
+    /// The bandwidth of the kernel, for columns rescaled to [0, 1].
+    pub sigma: f64,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// How frequencies are drawn; orthogonal unless the kernel does not allow it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequencies: Option<Frequencies>,
+    /// The grid of the features.
+    pub precision: Precision,
+    /// The public seed.
+    pub seed: u64,
+    /// The columns that are used; all when empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
+}
+
+impl Default for RffSpec {
+    fn default() -> Self {
+        Self {
+            m: 200,
+            sigma: 1.0,
+            kernel: Kernel::Gaussian,
+            frequencies: None,
+            precision: Precision::Fast,
+            seed: 0,
+            columns: Vec::new(),
+        }
+    }
+}
+
+impl RffSpec {
+    /// How frequencies are drawn.
+    pub fn frequencies(&self) -> Frequencies {
+        self.frequencies.unwrap_or(match self.kernel {
+            Kernel::Laplace => Frequencies::Iid,
+            _ => Frequencies::Orthogonal,
+        })
+    }
+}
+
+/// A shift-invariant kernel, by its law of frequencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kernel {
+    /// $e^{-\|x-x'\|^2/2\sigma^2}$.
+    Gaussian,
+    /// $e^{-\|x-x'\|_1/\sigma}$.
+    Laplace,
+    /// Matérn with ν = 1/2.
+    Matern12,
+    /// Matérn with ν = 3/2.
+    Matern32,
+    /// Matérn with ν = 5/2.
+    Matern52,
+}
+
+/// How frequencies are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Frequencies {
+    /// Independently, as in the paper.
+    Iid,
+    /// Orthogonal in blocks, with stratified lengths.
+    Orthogonal,
+}
+
+/// The grid of Fourier features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// 2⁻²⁰, single-precision arithmetic.
+    Fast,
+    /// 2⁻³⁰, double-precision arithmetic.
+    Precise,
+}
+
+/// Parameters of RACE.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RaceSpec {
+    /// How many hashes.
+    pub r: usize,
+    /// Buckets of each hash; a power of two for the angular hash.
+    pub w: usize,
+    /// Width of a bucket before wrapping (Euclidean hash).
+    pub sigma: f64,
+    /// The kind of hash.
+    pub hash: Hash,
+    /// The public seed.
+    pub seed: u64,
+    /// The columns that are used; all when empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
+}
+
+impl Default for RaceSpec {
+    fn default() -> Self {
+        Self { r: 80, w: 80, sigma: 1.0, hash: Hash::Euclidean, seed: 0, columns: Vec::new() }
+    }
+}
+
+/// A family of locality-sensitive hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hash {
+    /// Which slab between parallel planes, for Euclidean distance.
+    Euclidean,
+    /// On which side of planes through the middle, for angles.
+    Angular,
+}
+
+/// Parameters of histograms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HistSpec {
+    /// Bins of a numeric column, besides its atoms and "missing".
+    pub bins: u32,
+    /// The columns that are used; all when empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
+}
+
+impl Default for HistSpec {
+    fn default() -> Self {
+        Self { bins: 32, columns: Vec::new() }
+    }
+}
+
+/// Parameters of contingency tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TablesSpec {
+    /// A table for every group of this many columns, unless `groups` names them.
+    pub ways: usize,
+    /// The groups of columns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Vec<String>>,
+    /// Bins of a numeric column, besides its atoms and "missing".
+    pub bins: u32,
+    /// The columns from which groups are formed; all when empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
+}
+
+impl Default for TablesSpec {
+    fn default() -> Self {
+        Self { ways: 2, groups: Vec::new(), bins: 8, columns: Vec::new() }
+    }
+}
+
+/// What a release says about a map that the user wrote.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CustomSpec {
+    /// A name by which its analysts find the code.
+    pub name: String,
+    /// Whatever that code needs to know.
+    #[serde(default)]
+    pub parameters: serde_json::Value,
+    /// How many features.
+    pub features: usize,
+    /// The bound on one record.
+    pub body: Body,
+}
+
+const MAX_TABLES: usize = 100_000;
+/// Random numbers in the description of one map.
+const MAX_DRAWS: usize = 1 << 27;
+/// The largest feature of a user's map: a panel of them adds up within 64 bits.
+const MAX_CUSTOM: u64 = 1 << 40;
+
+impl Design {
+    /// A design of blocks whose shares add up to 1.
+    pub fn new(blocks: Vec<Block>) -> Result<Self, Error> {
+        if blocks.is_empty() || blocks.len() > 1000 {
+            return Err(Error::Design("give between 1 and 1000 maps".into()));
+        }
+        let total = blocks.iter().fold(Decimal::ZERO, |sum, block| sum + block.share);
+        if blocks.iter().any(|block| block.share == Decimal::ZERO) || total != Decimal::ONE {
+            return Err(Error::Design(format!(
+                "the shares of the maps add up to {total}; give each map a share above 0 so that they add up to 1"
+            )));
+        }
+        Ok(Self { blocks })
+    }
+
+    /// A design of one map.
+    pub fn single(map: MapSpec) -> Self {
+        Self { blocks: vec![Block { share: Decimal::ONE, map }] }
+    }
+
+    /// The maps with their shares.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Reads the TOML form: a `[[map]]` with `kind`, `share` and its parameters for each.
+    pub fn from_toml(text: &str) -> Result<Self, Error> {
+        toml::from_str(text).map_err(|error| Error::Design(error.to_string().trim_end().to_owned()))
+    }
+
+    /// Reads the short form `kind` or `kind:key=value,key=value`.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let (kind, settings) = text.split_once(':').unwrap_or((text, ""));
+        if !matches!(kind, "rff" | "race" | "hist" | "tables") {
+            return Err(Error::Design(format!(
+                "there is no map `{kind}`; choose rff, race, hist or tables, or give a .toml file with several"
+            )));
+        }
+        let mut toml = format!("kind = \"{kind}\"\nshare = 1.0\n");
+        for setting in settings.split(',').filter(|setting| !setting.trim().is_empty()) {
+            let Some((key, value)) = setting.split_once('=') else {
+                return Err(Error::Design(format!("`{setting}` is not a setting such as m=200")));
+            };
+            let (key, value) = (key.trim(), value.trim());
+            let simple = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_.+-".contains(c));
+            if key.is_empty() || value.is_empty() || !simple(key) || !simple(value) {
+                return Err(Error::Design(format!("`{setting}` is not a setting such as m=200")));
+            }
+            let quoted = if value.parse::<f64>().is_ok() { value.to_owned() } else { format!("\"{value}\"") };
+            toml += &format!("{key} = {quoted}\n");
+        }
+        let block: Block =
+            toml::from_str(&toml).map_err(|error| Error::Design(format!("{text}: {}", error.message())))?;
+        Self::new(vec![block])
+    }
+
+    /// Builds the maps for a schema. A wider [`Simd`] than the processor has is narrowed to what it has.
+    pub fn maps(&self, schema: &Schema, simd: Simd) -> Result<Vec<Box<dyn FeatureMap>>, Error> {
+        let simd = simd.min(Simd::detect());
+        let layout = Layout::new(schema);
+        let maps =
+            self.blocks.iter().map(|block| block.map.build(schema, &layout, simd)).collect::<Result<Vec<_>, _>>()?;
+        if maps.iter().map(|map| map.len()).sum::<usize>() > MAX_FEATURES {
+            return Err(Error::Design(format!("more than {MAX_FEATURES} features in all; take smaller maps")));
+        }
+        Ok(maps)
+    }
+}
+
+impl Default for Design {
+    /// Histograms and Fourier features, half the budget each.
+    fn default() -> Self {
+        let half: Decimal = "0.5".parse().expect("a decimal");
+        let block = |map| Block { share: half, map };
+        Self { blocks: vec![block(MapSpec::Hist(HistSpec::default())), block(MapSpec::Rff(RffSpec::default()))] }
+    }
+}
+
+impl TryFrom<RawDesign> for Design {
+    type Error = Error;
+    fn try_from(raw: RawDesign) -> Result<Self, Error> {
+        Self::new(raw.map)
+    }
+}
+
+impl From<Design> for RawDesign {
+    fn from(design: Design) -> Self {
+        Self { map: design.blocks }
+    }
+}
+
+impl MapSpec {
+    /// The word for the map.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Rff(_) => "rff",
+            Self::Race(_) => "race",
+            Self::Hist(_) => "hist",
+            Self::Tables(_) => "tables",
+            Self::Custom(spec) => &spec.name,
+        }
+    }
+
+    /// Integer features are this many times the real ones.
+    pub fn grid(&self) -> u64 {
+        match self {
+            Self::Rff(RffSpec { precision: Precision::Fast, .. }) => super::rff::FAST,
+            Self::Rff(RffSpec { precision: Precision::Precise, .. }) => super::rff::PRECISE,
+            _ => 1,
+        }
+    }
+
+    /// Whether the parameters make sense for a schema.
+    fn check(&self, schema: &Schema) -> Result<(), Error> {
+        let fail = |message: &str| Err(Error::Design(format!("{}: {message}", self.name())));
+        let drawn = |directions: usize, columns: &[String]| {
+            let inputs = inputs(schema, &Layout::new(schema), columns)?;
+            if directions.saturating_mul(coordinates(&inputs)) > MAX_DRAWS {
+                return Err(Error::Design(format!(
+                    "{}: too many features for so many columns and levels; name fewer columns, or take a smaller map",
+                    self.name()
+                )));
+            }
+            Ok(())
+        };
+        match self {
+            Self::Rff(spec) => {
+                if spec.m == 0 || spec.m % 2 == 1 || spec.m > MAX_FEATURES {
+                    return fail(&format!("m must be an even number from 2 to {MAX_FEATURES}"));
+                }
+                check_sigma(spec.sigma)?;
+                if spec.kernel == Kernel::Laplace && spec.frequencies == Some(Frequencies::Orthogonal) {
+                    return fail("the Laplace kernel has no orthogonal frequencies; take frequencies = \"iid\"");
+                }
+                drawn(spec.m / 2, &spec.columns)
+            }
+            Self::Race(spec) => {
+                if spec.r == 0 || !(2..=4096).contains(&spec.w) || spec.r.saturating_mul(spec.w) > MAX_FEATURES {
+                    return fail(&format!("r must be at least 1, w from 2 to 4096, and r·w at most {MAX_FEATURES}"));
+                }
+                if spec.hash == Hash::Angular && !spec.w.is_power_of_two() {
+                    return fail("the angular hash needs w to be a power of two");
+                }
+                check_sigma(spec.sigma)?;
+                drawn(spec.r * spec.w.ilog2() as usize, &spec.columns)
+            }
+            Self::Hist(HistSpec { bins, .. }) | Self::Tables(TablesSpec { bins, .. }) => {
+                if (1..=100_000).contains(bins) {
+                    Ok(())
+                } else {
+                    fail(&format!("bins is {bins}; give a number from 1 to 100000"))
+                }
+            }
+            Self::Custom(spec) => {
+                if spec.features == 0 || spec.features > MAX_FEATURES || spec.body.largest() > MAX_CUSTOM {
+                    return fail(&format!("give 1 to {MAX_FEATURES} features, each at most {MAX_CUSTOM} in size"));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn build(&self, schema: &Schema, layout: &Layout, simd: Simd) -> Result<Box<dyn FeatureMap>, Error> {
+        self.check(schema)?;
+        match self {
+            Self::Rff(spec) => Ok(Box::new(Rff::new(spec, &inputs(schema, layout, &spec.columns)?, simd)?)),
+            Self::Race(spec) => Ok(Box::new(Race::new(spec, &inputs(schema, layout, &spec.columns)?, simd)?)),
+            Self::Hist(_) | Self::Tables(_) => Ok(Box::new(Tables::new(self.groups(schema)?, simd)?)),
+            Self::Custom(spec) => Err(Error::Design(format!(
+                "`{}` is a map that a user wrote; build its sums with the library, which has its code",
+                spec.name
+            ))),
+        }
+    }
+
+    /// The cells of the columns of each table.
+    fn groups(&self, schema: &Schema) -> Result<Vec<Vec<Cells>>, Error> {
+        match self {
+            Self::Hist(spec) => spec.cells(schema),
+            Self::Tables(spec) => spec.cells(schema),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// For histograms and tables: where each table starts, and the cells of its columns.
+    pub fn tables(&self, schema: &Schema) -> Result<Vec<(usize, Vec<Cells>)>, Error> {
+        self.check(schema)?;
+        let mut first = 0;
+        Ok(self
+            .groups(schema)?
+            .into_iter()
+            .map(|group| {
+                let at = first;
+                first += group.iter().map(Cells::len).product::<usize>();
+                (at, group)
+            })
+            .collect())
+    }
+
+    /// How many features and what bounds them, without building the map.
+    pub fn shape(&self, schema: &Schema) -> Result<(usize, Body), Error> {
+        self.check(schema)?;
+        match self {
+            Self::Rff(spec) => Ok((spec.m, Body::Discs { pairs: spec.m as u64 / 2, radius: self.grid() + 1 })),
+            Self::Race(spec) => Ok((spec.r * spec.w, Body::OneHot { groups: spec.r as u64 })),
+            Self::Custom(spec) => Ok((spec.features, spec.body)),
+            Self::Hist(_) | Self::Tables(_) => {
+                let map = Tables::new(self.groups(schema)?, Simd::Portable)?;
+                Ok((map.len(), map.body()))
+            }
+        }
+    }
+}
+
+fn check_sigma(sigma: f64) -> Result<(), Error> {
+    if sigma.is_finite() && sigma > 0.0 {
+        Ok(())
+    } else {
+        Err(Error::Design(format!("sigma is {sigma}; give a finite number above 0, such as 1.0")))
+    }
+}
+
+impl HistSpec {
+    fn cells(&self, schema: &Schema) -> Result<Vec<Vec<Cells>>, Error> {
+        let inputs = inputs(schema, &Layout::new(schema), &self.columns)?;
+        Ok(inputs.iter().map(|input| vec![Cells::new(schema, input, self.bins)]).collect())
+    }
+}
+
+impl TablesSpec {
+    fn cells(&self, schema: &Schema) -> Result<Vec<Vec<Cells>>, Error> {
+        let layout = Layout::new(schema);
+        let groups: Vec<Vec<String>> = if self.groups.is_empty() {
+            let names: Vec<String> = inputs(schema, &layout, &self.columns)?
+                .iter()
+                .map(|input| schema.columns()[input.column].name.clone())
+                .collect();
+            combinations(&names, self.ways)?
+        } else {
+            self.groups.clone()
+        };
+        if groups.is_empty() || groups.iter().any(Vec::is_empty) {
+            return Err(Error::Design(format!(
+                "tables: there is no group of {} among the columns; name groups, or take fewer ways",
+                self.ways
+            )));
+        }
+        groups
+            .iter()
+            .map(|group| {
+                let inputs = inputs(schema, &layout, group)?;
+                Ok(inputs.iter().map(|input| Cells::new(schema, input, self.bins)).collect())
+            })
+            .collect()
+    }
+}
+
+/// All subsets of `ways` names, in order.
+fn combinations(names: &[String], ways: usize) -> Result<Vec<Vec<String>>, Error> {
+    if ways == 0 || ways > 8 {
+        return Err(Error::Design(format!("tables: ways is {ways}; give a number from 1 to 8")));
+    }
+    let mut all: Vec<Vec<usize>> = vec![vec![]];
+    for _ in 0..ways {
+        let mut longer = Vec::new();
+        for group in &all {
+            let next = group.last().map_or(0, |last| last + 1);
+            longer.extend((next..names.len()).map(|i| [&group[..], &[i]].concat()));
+            if longer.len() > MAX_TABLES {
+                return Err(Error::Design(format!("tables: more than {MAX_TABLES} groups; name the groups instead")));
+            }
+        }
+        all = longer;
+    }
+    Ok(all.into_iter().map(|group| group.into_iter().map(|i| names[i].clone()).collect()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_agree() {
+        let short = Design::parse("rff:m=100, sigma=0.5, kernel=matern32, frequencies=iid, precision=precise").unwrap();
+        let long = Design::from_toml(
+            "[[map]]\nkind='rff'\nshare=1.0\nm=100\nsigma=0.5\nkernel='matern32'\nfrequencies='iid'\nprecision='precise'",
+        )
+        .unwrap();
+        assert_eq!(short, long);
+        let json = serde_json::to_string(&Design::default()).unwrap();
+        assert_eq!(serde_json::from_str::<Design>(&json).unwrap(), Design::default());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let schema = Schema::from_toml("[[column]]\nname='a'\ntype='boolean'").unwrap();
+        let cases = [
+            ("fft", "rff, race, hist"),
+            ("rff:m=3", "even"),
+            ("rff:m", "m=200"),
+            ("rff:q=3", "q"),
+            ("rff:sigma=0", "sigma"),
+            ("rff:sigma=nan", "sigma"),
+            ("rff:sigma=1e-12", "larger sigma"),
+            ("rff:kernel=laplace,frequencies=orthogonal", "iid"),
+            ("race:w=1", "w from 2"),
+            ("race:w=80,hash=angular", "power of two"),
+            ("hist:bins=0", "bins"),
+            ("tables:ways=2", "no group"),
+            ("tables:ways=9", "ways"),
+            ("hist:columns=b", "columns"),
+        ];
+        for (text, expected) in cases {
+            let result = Design::parse(text).and_then(|design| design.maps(&schema, Simd::detect()).map(|_| ()));
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains(expected), "{text} gave {message}");
+        }
+        for (text, expected) in [
+            ("[[map]]\nkind='hist'\nshare=0.5", "add up to 0.5"),
+            ("[[map]]\nkind='hist'\nshare=0.5\n[[map]]\nkind='rff'\nshare=0.6", "add up to 1.1"),
+            ("[[map]]\nkind='hist'\nshare=1.0\nbin=3", "bin"),
+            ("[[map]]\nkind='hist'", "share"),
+            ("map = []", "between 1"),
+        ] {
+            let message = Design::from_toml(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text} gave {message}");
+        }
+    }
+}

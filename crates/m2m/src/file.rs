@@ -1,0 +1,90 @@
+//! Writing files whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// Who may read what is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// As the process's mask says.
+    Public,
+    /// The owner alone.
+    Secret,
+    /// As the file that is replaced.
+    Keep,
+}
+
+/// Writes through a temporary file beside `path`: written, fsynced, then renamed. Until the rename nothing changes;
+/// after an error the temporary file is removed. Without `replace` an existing file is left alone.
+pub(crate) fn write(
+    path: &Path,
+    replace: bool,
+    mode: Mode,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<(), Error> {
+    if !replace && path.exists() {
+        return Err(Error::Exists { path: path.to_owned() });
+    }
+    let failed = |error| Error::Write { path: path.to_owned(), error };
+    let Some(name) = path.file_name() else {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "this is not the name of a file")));
+    };
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut random = [0u8; 8];
+    getrandom::fill(&mut random).map_err(|error| Error::Random(error.to_string()))?;
+    let suffix = format!(".{:016x}.tmp", u64::from_le_bytes(random));
+    let temporary = Temporary(parent.join([".", &name.to_string_lossy(), &suffix].concat()));
+    let written = (|| {
+        let mut file = create(&temporary.0, mode)?;
+        if mode == Mode::Keep
+            && let Ok(old) = fs::metadata(path)
+        {
+            file.set_permissions(old.permissions())?;
+        }
+        fill(&mut file)?;
+        file.sync_all()
+    })();
+    written.map_err(failed)?;
+    if replace {
+        fs::rename(&temporary.0, path).map_err(failed)?;
+    } else {
+        // A link fails where a rename would replace what another process has just put there.
+        match fs::hard_link(&temporary.0, path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(Error::Exists { path: path.to_owned() });
+            }
+            Err(_) => fs::rename(&temporary.0, path).map_err(failed)?,
+        }
+    }
+    drop(temporary);
+    // The name itself must survive a power cut; some file systems cannot sync a directory, and say so.
+    if let Ok(directory) = File::open(parent) {
+        let _ = directory.sync_all();
+    }
+    Ok(())
+}
+
+fn create(path: &Path, mode: Mode) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if mode == Mode::Secret {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    options.open(path)
+}
+
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}

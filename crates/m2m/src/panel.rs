@@ -1,0 +1,215 @@
+//! Records on their way to features: a few hundred at a time, column by column, already within public bounds.
+
+use std::sync::Arc;
+
+use crate::Schema;
+use crate::schema::{Kind, Range};
+
+/// How many records a panel holds: enough to fill vectors, few enough to stay in the nearest cache.
+pub const PANEL: usize = 768;
+
+/// Where the columns of a schema live in a panel.
+pub struct Layout {
+    slots: Vec<Slot>,
+    units: Vec<UnitColumn>,
+    codes: Vec<u32>,
+}
+
+/// The place of one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Numbers in [0, 1], NaN where missing.
+    Unit(usize),
+    /// Codes of levels; the last one is "missing".
+    Code(usize),
+}
+
+struct UnitColumn {
+    range: Range,
+    whole: bool,
+}
+
+impl Layout {
+    /// The layout for a schema.
+    pub fn new(schema: &Schema) -> Arc<Self> {
+        let (mut slots, mut units, mut codes) = (Vec::new(), Vec::new(), Vec::new());
+        for column in schema.columns() {
+            match column.kind.range() {
+                Some(range) => {
+                    slots.push(Slot::Unit(units.len()));
+                    units.push(UnitColumn { range: range.clone(), whole: column.kind.is_whole() });
+                }
+                None => {
+                    slots.push(Slot::Code(codes.len()));
+                    codes.push(column.kind.codes().expect("a column has a range or codes"));
+                }
+            }
+        }
+        Arc::new(Self { slots, units, codes })
+    }
+
+    /// The place of each column of the schema.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// How many codes a slot of codes has.
+    pub(crate) fn code_count(&self, slot: usize) -> u32 {
+        self.codes[slot]
+    }
+}
+
+/// Up to [`PANEL`] encoded records.
+pub struct Panel {
+    layout: Arc<Layout>,
+    len: usize,
+    units: Vec<[f64; PANEL]>,
+    missing: Vec<bool>,
+    codes: Vec<[u32; PANEL]>,
+}
+
+impl Panel {
+    /// An empty panel.
+    pub fn new(layout: Arc<Layout>) -> Self {
+        Self {
+            len: 0,
+            units: vec![[0.0; PANEL]; layout.units.len()],
+            missing: vec![false; layout.units.len()],
+            codes: vec![[0; PANEL]; layout.codes.len()],
+            layout,
+        }
+    }
+
+    /// How many records are in it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// The numbers of all unit slots, column by column. Entries past [`Panel::len`] are leftovers.
+    pub(crate) fn units(&self) -> &[[f64; PANEL]] {
+        &self.units
+    }
+
+    /// Whether a unit slot has a missing value in this panel.
+    pub(crate) fn has_missing(&self, slot: usize) -> bool {
+        self.missing[slot]
+    }
+
+    pub(crate) fn codes(&self, slot: usize) -> &[u32; PANEL] {
+        &self.codes[slot]
+    }
+
+    /// One of the records.
+    pub fn record(&self, row: usize) -> Record<'_> {
+        assert!(row < self.len);
+        Record { panel: self, row }
+    }
+
+    /// The space for raw values of a unit slot, to be turned into units by [`Panel::encode`].
+    #[inline]
+    pub(crate) fn raw_units(&mut self, slot: usize) -> &mut [f64; PANEL] {
+        &mut self.units[slot]
+    }
+
+    #[inline]
+    pub(crate) fn set_code(&mut self, slot: usize, row: usize, code: u32) {
+        debug_assert!(code < self.layout.codes[slot]);
+        self.codes[slot][row] = code;
+    }
+
+    /// Declares the first `len` rows filled with raw values and maps them to [0, 1]. Returns how many
+    /// values lay outside their bounds.
+    pub(crate) fn encode(&mut self, len: usize) -> u64 {
+        self.len = len;
+        let mut outside = 0;
+        for ((column, values), missing) in self.layout.units.iter().zip(&mut self.units).zip(&mut self.missing) {
+            let range = &column.range;
+            let (min, max) = (range.min(), range.max());
+            let (mut out, mut nan) = (0u32, 0u32);
+            for value in &mut values[..len] {
+                let x = if column.whole { value.round_ties_even() } else { *value };
+                out += u32::from(x < min) + u32::from(x > max);
+                nan += u32::from(x.is_nan());
+                *value = range.unit(x);
+            }
+            *missing = nan > 0;
+            outside += u64::from(out);
+        }
+        outside
+    }
+
+    /// Adds an encoded record at the end.
+    pub(crate) fn push(&mut self, row: &Row) {
+        let at = self.len;
+        if at == 0 {
+            self.missing.fill(false);
+        }
+        for ((values, missing), unit) in self.units.iter_mut().zip(&mut self.missing).zip(&row.units) {
+            values[at] = *unit;
+            *missing |= unit.is_nan();
+        }
+        for (values, code) in self.codes.iter_mut().zip(&row.codes) {
+            values[at] = *code;
+        }
+        self.len += 1;
+    }
+}
+
+/// One encoded record of a panel: all that a feature map may see.
+#[derive(Clone, Copy)]
+pub struct Record<'a> {
+    panel: &'a Panel,
+    row: usize,
+}
+
+/// A value of a record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A number, rescaled to [0, 1] by its public bounds.
+    Unit(f64),
+    /// The code of a level, of "other", or of "missing" (the last code).
+    Code(u32),
+    /// A missing number.
+    Missing,
+}
+
+impl Record<'_> {
+    /// The value in a column of the schema.
+    pub fn value(&self, column: usize) -> Value {
+        match self.panel.layout.slots[column] {
+            Slot::Unit(slot) => {
+                let unit = self.panel.units[slot][self.row];
+                if unit.is_nan() { Value::Missing } else { Value::Unit(unit) }
+            }
+            Slot::Code(slot) => Value::Code(self.panel.codes[slot][self.row]),
+        }
+    }
+
+    pub(crate) fn to_row(self) -> Row {
+        Row {
+            units: self.panel.units.iter().map(|values| values[self.row]).collect(),
+            codes: self.panel.codes.iter().map(|values| values[self.row]).collect(),
+        }
+    }
+}
+
+/// An encoded record on its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub units: Box<[f64]>,
+    pub codes: Box<[u32]>,
+}
+
+/// The code that "missing" has in a column of levels.
+pub(crate) fn missing_code(kind: &Kind) -> u32 {
+    kind.codes().map_or(0, |codes| codes - 1)
+}

@@ -1,0 +1,206 @@
+//! From a budget to noise scales. Scales are computed in floating point, then enlarged by more than the rounding
+//! can have cost, then rounded up to a rational: the exact inequality holds for what is used.
+
+use crate::Error;
+use crate::privatise::Scale;
+
+/// Relative room for the rounding of a dozen operations in double precision.
+const ROOM: f64 = 1e-12;
+
+/// The smallest scale on the grid that is at least `value` (1 + 10⁻¹²).
+pub(crate) fn round_up(value: f64) -> Result<Scale, Error> {
+    let value = value * (1.0 + ROOM);
+    let mut denominator = 1u64 << 30;
+    while denominator > 1 && value * denominator as f64 >= (1u64 << 42) as f64 {
+        denominator >>= 1;
+    }
+    let numerator = (value * denominator as f64).ceil();
+    if numerator.is_nan() || numerator >= (1u64 << 56) as f64 {
+        return Err(Error::Budget(
+            "the budget is so small that the noise overflows; give a larger one or a smaller map".into(),
+        ));
+    }
+    Ok(Scale::new((numerator as u64).max(1), denominator).expect("in range"))
+}
+
+/// The scale as a number.
+pub(crate) fn to_f64(scale: Scale) -> f64 {
+    scale.numerator() as f64 / scale.denominator() as f64
+}
+
+/// $\delta(\varepsilon)$ of Gaussian noise with $\mu = \Delta_2/\sigma$ (Balle and Wang 2018, Theorem 8).
+pub(crate) fn gaussian_delta(epsilon: f64, mu: f64) -> f64 {
+    let below = |x: f64| 0.5 * libm::erfc(-x / std::f64::consts::SQRT_2);
+    below(mu / 2.0 - epsilon / mu) - epsilon.exp() * below(-mu / 2.0 - epsilon / mu)
+}
+
+/// An upper bound on the δ that ρ-zCDP implies at ε (Canonne, Kamath and Steinke 2020, Proposition 12). The bound
+/// holds for every order α > 1, so an inexact minimum is still a bound.
+pub(crate) fn concentrated_delta(epsilon: f64, rho: f64) -> f64 {
+    let bound = |log_excess: f64| {
+        let excess = log_excess.exp();
+        let alpha = 1.0 + excess;
+        excess * (alpha * rho - epsilon) - excess.ln() + alpha * (-1.0 / alpha).ln_1p()
+    };
+    let (mut low, mut high) = (-20.0, 20.0);
+    for _ in 0..200 {
+        let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
+        if bound(a) < bound(b) { high = b } else { low = a }
+    }
+    bound(0.5 * (low + high)).exp().min(1.0)
+}
+
+/// The largest argument in (0, 10⁴) at which an increasing function stays below a limit, less one part in 10⁹.
+fn largest(limit: f64, increasing: impl Fn(f64) -> f64) -> f64 {
+    let (mut low, mut high) = (-46.0f64, 9.2f64);
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if increasing(middle.exp()) <= limit { low = middle } else { high = middle }
+    }
+    low.exp() * (1.0 - 1e-9)
+}
+
+/// Which argument bounds the privacy of discrete Gaussian noise at (ε, δ).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GaussianRule {
+    /// Theorem 3a: as private as continuous noise of variance σ² - 2; holds $\mu = \Delta_2/\sqrt{\sigma^2-2}$.
+    Analytic(f64),
+    /// Theorem 3b: through ρ-zCDP, $\rho = \Delta_2^2/2\sigma^2$.
+    Concentrated(f64),
+}
+
+/// Variance that Theorem 3a sets aside.
+const SET_ASIDE: f64 = 2.0;
+/// Per coordinate, twice the logarithm of the ratio in Theorem 3a (2κ/m < 2⁻⁵³).
+const PER_COORDINATE: f64 = 1.0 / (1u64 << 53) as f64;
+
+impl GaussianRule {
+    /// Both rules for a budget and a number of noised coordinates.
+    pub fn both(epsilon: f64, delta: f64, coordinates: usize) -> [Option<Self>; 2] {
+        let slack = coordinates as f64 * PER_COORDINATE;
+        let (reduced_epsilon, reduced_delta) = (epsilon - slack, delta * (1.0 - slack) * (1.0 - 1e-9));
+        let analytic = (reduced_epsilon > 0.0 && reduced_delta > 0.0 && epsilon <= 300.0)
+            .then(|| Self::Analytic(largest(reduced_delta, |mu| gaussian_delta(reduced_epsilon, mu))));
+        let concentrated = Self::Concentrated(largest(delta * (1.0 - 1e-9), |rho| concentrated_delta(epsilon, rho)));
+        [analytic, Some(concentrated)]
+    }
+
+    /// σ of a block with the given share of the budget.
+    pub fn sigma(self, l2_squared: f64, share: f64) -> f64 {
+        match self {
+            Self::Analytic(mu) => (l2_squared / (mu * mu * share) + SET_ASIDE).sqrt(),
+            Self::Concentrated(rho) => (l2_squared / (2.0 * rho * share)).sqrt(),
+        }
+    }
+}
+
+/// η of Theorem 4: how much the ratio of disc noise at neighbouring points can exceed $e^{B/t}$, in the exponent.
+///
+/// $$\eta = \sum_{i=1}^{m} \ln\frac{(R+i)(R+B+h)}{(R+B+i)(R-h)},\qquad h = \sqrt{1/2},\ m = 2\cdot\text{pairs}$$
+/// with R the minimum radius and B the radius of the discs.
+pub(crate) fn disc_slack(pairs: u64, radius: f64, minimum: f64) -> f64 {
+    const HALF_DIAGONAL: f64 = 0.707_106_782;
+    (1..=2 * pairs)
+        .map(|i| {
+            let i = i as f64;
+            ((i + HALF_DIAGONAL) / (minimum - HALF_DIAGONAL)).ln_1p()
+                - ((i - HALF_DIAGONAL) / (minimum + radius + HALF_DIAGONAL)).ln_1p()
+        })
+        .sum()
+}
+
+/// Scale and minimum radius of disc noise that is ε-private, or nothing when no scale is.
+pub(crate) fn disc_noise(pairs: u64, radius: f64, epsilon: f64) -> Result<(Scale, u64), Error> {
+    let mut target = epsilon;
+    // The slack shrinks as the scale grows: a few rounds settle it, and the last line checks.
+    for _ in 0..50 {
+        let scale = round_up(radius / target)?;
+        let minimum = (pairs as f64 * to_f64(scale)).ceil();
+        let slack = disc_slack(pairs, radius, minimum) * (1.0 + 1e-6) + 1e-15 * pairs as f64;
+        if minimum >= 1.0 && radius / to_f64(scale) * (1.0 + ROOM) + slack <= epsilon && minimum < (1u64 << 60) as f64 {
+            return Ok((scale, minimum as u64));
+        }
+        target = (epsilon - slack).max(target * 0.5).min(target * (1.0 - 1e-9));
+    }
+    Err(Error::Budget("epsilon is too large for K-norm noise of these features; use Laplace noise".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Values from the Gaussian mechanism's literature: σ = 3.7306 at (1, 1e-5) for Δ = 1.
+    #[test]
+    fn known_calibrations() {
+        let GaussianRule::Analytic(mu) = GaussianRule::both(1.0, 1e-5, 1)[0].unwrap() else { panic!() };
+        assert!((1.0 / mu - 3.7306).abs() < 1e-4, "{}", 1.0 / mu);
+        assert!((gaussian_delta(1.0, 1.0) - 0.126_936_737_506_645_9).abs() < 1e-12);
+        // Balle and Wang's formula never exceeds the bound by zCDP.
+        for epsilon in [0.1, 1.0, 5.0] {
+            for mu in [0.01f64, 0.2, 1.0] {
+                assert!(gaussian_delta(epsilon, mu) <= concentrated_delta(epsilon, mu * mu / 2.0) * (1.0 + 1e-9));
+            }
+        }
+    }
+
+    /// The exact δ of discrete Gaussian noise on one coordinate, summed over the integers.
+    fn discrete_delta(epsilon: f64, sigma: f64, shift: i64) -> f64 {
+        let reach = (40.0 * sigma) as i64 + 50 + shift;
+        let density = |x: i64| (-(x as f64).powi(2) / (2.0 * sigma * sigma)).exp();
+        let total: f64 = (-reach..=reach).map(density).sum();
+        (-reach..=reach + shift).map(|x| (density(x) - epsilon.exp() * density(x - shift)).max(0.0)).sum::<f64>()
+            / total
+    }
+
+    #[test]
+    fn discrete_gaussian_keeps_delta() {
+        for epsilon in [0.05, 0.3, 1.0, 3.0, 10.0, 40.0] {
+            for delta in [1e-9, 1e-6, 1e-3] {
+                for rule in GaussianRule::both(epsilon, delta, 1).into_iter().flatten() {
+                    for shift in [1i64, 2, 7] {
+                        let sigma = to_f64(round_up(rule.sigma((shift * shift) as f64, 1.0)).unwrap());
+                        let exact = discrete_delta(epsilon, sigma, shift);
+                        assert!(exact <= delta, "{rule:?} at {epsilon}, {delta}, shift {shift}: {exact}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Theorem 4 by brute force in two dimensions: the ratio of the mass function at all pairs of points at distance
+    /// at most B, near and far from the origin.
+    #[test]
+    fn disc_noise_keeps_its_ratio() {
+        for (radius, epsilon) in [(7i64, 1.0), (12, 0.8), (20, 2.0)] {
+            let (scale, minimum) = disc_noise(1, radius as f64, epsilon).unwrap();
+            let t = to_f64(scale);
+            let top = (80.0 * t) as i64 + minimum as i64;
+            let points = |r: i64| (-r..=r).map(|x| 2 * ((r * r - x * x) as f64).sqrt().floor() as i64 + 1).sum::<i64>();
+            let weight = |r: i64| ((r + 1) * (r + 2)) as f64 / 2.0 * (-(r as f64) / t).exp() / points(r) as f64;
+            let mut tail = vec![0.0; top as usize + 2];
+            for r in (0..=top).rev() {
+                tail[r as usize] = tail[r as usize + 1] + if r >= minimum as i64 { weight(r) } else { 0.0 };
+            }
+            let worst = (0..top / 2).map(|r| (tail[r as usize] / tail[(r + radius) as usize]).ln()).fold(0.0, f64::max);
+            assert!(worst <= epsilon, "{radius} {epsilon}: {worst}");
+            assert!(worst > 0.5 * epsilon);
+        }
+    }
+
+    #[test]
+    fn disc_noise_is_close_to_its_ideal_scale() {
+        let radius = ((1u64 << 20) + 1) as f64;
+        let (scale, _) = disc_noise(100, radius, 1.0).unwrap();
+        assert!(to_f64(scale) / radius < 1.00002, "{}", to_f64(scale) / radius);
+    }
+
+    proptest! {
+        #[test]
+        fn scales_round_up(value in 1e-9f64..1e16) {
+            let scale = round_up(value).unwrap();
+            prop_assert!(scale.numerator() as f64 >= value * scale.denominator() as f64);
+            prop_assert!(to_f64(scale) <= value * (1.0 + 1e-9) + 1e-9);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The ledger: what a table has spent, so that it never spends more than its total.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::privatise::Budget;
+use crate::{Decimal, Error, file};
+
+/// A file with a total and every debit against it. A person may write the total and comments; debits are appended.
+///
+/// ```toml
+/// [total]
+/// epsilon = 2.0
+///
+/// [[spent]]
+/// at = "2026-01-31T12:00:00Z"
+/// what = "table.m2m"
+/// epsilon = 1.0
+/// ```
+pub struct Ledger {
+    path: PathBuf,
+    text: String,
+    record: Record,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    total: Budget,
+    #[serde(default)]
+    spent: Vec<Entry>,
+}
+
+/// One debit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// When, in UTC.
+    pub at: String,
+    /// For what.
+    pub what: String,
+    /// How much.
+    #[serde(flatten)]
+    pub budget: Budget,
+}
+
+#[derive(Serialize)]
+struct Debits<'a> {
+    spent: [&'a Entry; 1],
+}
+
+impl Ledger {
+    /// Creates a ledger file with a total.
+    pub fn create(path: &Path, total: Budget) -> Result<(), Error> {
+        #[derive(Serialize)]
+        struct Total {
+            total: Budget,
+        }
+        let text = toml::to_string(&Total { total }).expect("a budget has a TOML form");
+        file::write(path, false, file::Mode::Public, |out| std::io::Write::write_all(out, text.as_bytes()))
+    }
+
+    /// Reads a ledger.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::Read { path: path.to_owned(), error })?;
+        let record: Record = toml::from_str(&text).map_err(|error| {
+            Error::Ledger(format!(
+                "{}: {}; a ledger starts with [total] and epsilon = 2.0",
+                path.display(),
+                error.to_string().trim_end()
+            ))
+        })?;
+        let ledger = Self { path: path.to_owned(), text, record };
+        for entry in &ledger.record.spent {
+            ledger.cost(entry.budget)?;
+        }
+        Ok(ledger)
+    }
+
+    /// The total.
+    pub fn total(&self) -> Budget {
+        self.record.total
+    }
+
+    /// The debits so far.
+    pub fn spent(&self) -> &[Entry] {
+        &self.record.spent
+    }
+
+    /// What is left, in the units of the total: (ε or ρ, δ).
+    pub fn left(&self) -> (Decimal, Decimal) {
+        let (total, total_delta) = match self.record.total {
+            Budget::Pure { epsilon } => (epsilon, Decimal::ZERO),
+            Budget::Approximate { epsilon, delta } => (epsilon, delta),
+            Budget::Concentrated { rho } => (rho, Decimal::ZERO),
+        };
+        let mut left = (total, total_delta);
+        for entry in &self.record.spent {
+            let (amount, delta) = self.cost(entry.budget).expect("checked when opened");
+            left = (left.0 - amount, left.1 - delta);
+        }
+        left
+    }
+
+    /// What a budget costs in the units of the total. ε and δ add up; a pure ε costs ρ = ε²/2.
+    fn cost(&self, budget: Budget) -> Result<(Decimal, Decimal), Error> {
+        match (self.record.total, budget) {
+            (Budget::Pure { .. } | Budget::Approximate { .. }, Budget::Pure { epsilon }) => {
+                Ok((epsilon, Decimal::ZERO))
+            }
+            (Budget::Approximate { .. }, Budget::Approximate { epsilon, delta }) => Ok((epsilon, delta)),
+            (Budget::Concentrated { .. }, Budget::Concentrated { rho }) => Ok((rho, Decimal::ZERO)),
+            (Budget::Concentrated { .. }, Budget::Pure { epsilon }) => Ok((epsilon.half_square_up(), Decimal::ZERO)),
+            (total, budget) => Err(Error::Ledger(format!(
+                "{}: a total of {total} cannot pay for {budget}; keep a ledger whose total is of the same kind",
+                self.path.display()
+            ))),
+        }
+    }
+
+    /// What is left, as text.
+    pub fn left_in_words(&self) -> String {
+        let (amount, delta) = self.left();
+        match self.record.total {
+            Budget::Pure { .. } => format!("ε = {amount}"),
+            Budget::Approximate { .. } => format!("ε = {amount}, δ = {delta}"),
+            Budget::Concentrated { .. } => format!("ρ = {amount}"),
+        }
+    }
+
+    /// Whether there is enough left for a budget.
+    pub fn check(&self, budget: Budget) -> Result<(), Error> {
+        let (amount, delta) = self.cost(budget)?;
+        let left = self.left();
+        if left.0.checked_sub(amount).is_some() && left.1.checked_sub(delta).is_some() {
+            return Ok(());
+        }
+        Err(Error::Ledger(format!(
+            "{} has {} left of {}, too little for {budget}; nothing was spent",
+            self.path.display(),
+            self.left_in_words(),
+            self.record.total
+        )))
+    }
+
+    /// Debits a budget, or refuses and changes nothing.
+    ///
+    /// The debit is on disk, under an exclusive lock and after an fsync, when this returns: only then may noise be
+    /// added. A crash afterwards leaves a debit without a release, never a release without a debit.
+    pub fn debit(path: &Path, budget: Budget, what: &str) -> Result<Self, Error> {
+        let _lock = lock(path)?;
+        let ledger = Self::open(path)?;
+        ledger.check(budget)?;
+        let entry = Entry { at: now(), what: what.to_owned(), budget };
+        let debit = toml::to_string(&Debits { spent: [&entry] }).expect("an entry has a TOML form");
+        let text = format!("{}\n\n{debit}", ledger.text.trim_end());
+        file::write(path, true, file::Mode::Keep, |out| std::io::Write::write_all(out, text.as_bytes()))?;
+        Self::open(path)
+    }
+}
+
+/// An exclusive lock beside the ledger, given up when dropped or when the process ends. The file itself cannot
+/// carry the lock, as every debit replaces it.
+fn lock(path: &Path) -> Result<File, Error> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let lock_path = PathBuf::from(name);
+    let failed = |error| Error::Write { path: lock_path.clone(), error };
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path).map_err(failed)?;
+    file.lock().map_err(failed)?;
+    Ok(file)
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(epsilon: &str, delta: &str, rho: &str) -> Budget {
+        let parse = |text: &str| if text.is_empty() { None } else { Some(text.parse().unwrap()) };
+        Budget::new(parse(epsilon), parse(delta), parse(rho)).unwrap()
+    }
+
+    #[test]
+    fn tenths_add_up_exactly() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("budget.toml");
+        std::fs::write(&path, "# ours\n[total]\nepsilon = 0.3\n").unwrap();
+        for _ in 0..3 {
+            Ledger::debit(&path, budget("0.1", "", ""), "x").unwrap();
+        }
+        let message = Ledger::debit(&path, budget("0.000001", "", ""), "x").err().unwrap().to_string();
+        assert!(message.contains("ε = 0 left of ε = 0.3"), "{message}");
+        assert!(std::fs::read_to_string(&path).unwrap().starts_with("# ours\n"));
+        assert_eq!(Ledger::open(&path).unwrap().spent().len(), 3);
+    }
+
+    #[test]
+    fn kinds_are_kept_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str, total| {
+            let path = dir.path().join(name);
+            Ledger::create(&path, total).unwrap();
+            path
+        };
+        let pure = at("pure", budget("1", "", ""));
+        assert!(Ledger::debit(&pure, budget("0.1", "1e-6", ""), "x").is_err());
+        assert!(Ledger::debit(&pure, budget("", "", "0.1"), "x").is_err());
+        let approximate = at("approximate", budget("1", "1e-6", ""));
+        Ledger::debit(&approximate, budget("0.5", "1e-6", ""), "x").unwrap();
+        assert!(Ledger::debit(&approximate, budget("0.1", "1e-9", ""), "x").is_err());
+        Ledger::debit(&approximate, budget("0.5", "", ""), "x").unwrap();
+        let concentrated = at("concentrated", budget("", "", "0.5"));
+        Ledger::debit(&concentrated, budget("1", "", ""), "x").unwrap();
+        assert!(Ledger::debit(&concentrated, budget("", "", "0.000000000001"), "x").is_err());
+    }
+}

@@ -1,0 +1,362 @@
+//! Noise: the only way from secret sums to a public release.
+//!
+//! A [`Plan`] is made from public things alone: design, schema, budget. It draws its [`Noise`] before any row is
+//! read, and [`crate::Sums::privatise`] adds it.
+
+mod budget;
+mod calibrate;
+mod exact;
+mod ledger;
+mod sensitivity;
+
+pub use budget::{Budget, Neighbours, NoiseKind};
+pub use exact::{NoiseSource, Scale};
+pub use ledger::{Entry, Ledger};
+pub use sensitivity::{Sensitivity, sensitivity};
+
+use serde::{Deserialize, Serialize};
+
+use crate::feature::Body;
+use crate::schema::Unit;
+use crate::{Decimal, Design, Error, Schema};
+use calibrate::{GaussianRule, disc_noise, round_up, to_f64};
+
+/// How a release is to be made private.
+#[derive(Clone, Copy, Debug)]
+pub struct Privacy {
+    /// What is spent.
+    pub budget: Budget,
+    /// Which tables are told apart no better than the budget allows.
+    pub neighbours: Neighbours,
+    /// The part of the budget that goes to the number of rows.
+    pub count_share: Decimal,
+    /// The noise of Fourier features under pure ε.
+    pub noise: NoiseKind,
+}
+
+impl Privacy {
+    /// A budget with everything else as usual: add-remove neighbours, 2% for the count, Laplace noise.
+    pub fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            neighbours: Neighbours::AddRemove,
+            count_share: "0.02".parse().expect("a decimal"),
+            noise: NoiseKind::Laplace,
+        }
+    }
+}
+
+/// How a block of sums is noised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Mechanism {
+    /// Independent noise with $P(x) \propto e^{-|x|/t}$.
+    DiscreteLaplace {
+        /// t.
+        scale: Scale,
+    },
+    /// Independent noise with $P(x) \propto e^{-x^2/2\sigma^2}$.
+    DiscreteGaussian {
+        /// σ.
+        sigma: Scale,
+    },
+    /// Joint noise, uniform on the integer points of a product of discs of random radius.
+    DiscKnorm {
+        /// Scale of the geometric variables that add up to the radius.
+        scale: Scale,
+        /// The smallest radius.
+        minimum_radius: u64,
+    },
+}
+
+impl Mechanism {
+    /// The standard deviation of the noise on one of `coordinates` coordinates.
+    pub fn standard_deviation(&self, coordinates: usize) -> f64 {
+        match self {
+            Self::DiscreteLaplace { scale } => {
+                let ratio = (-1.0 / to_f64(*scale)).exp();
+                (2.0 * ratio).sqrt() / (1.0 - ratio)
+            }
+            Self::DiscreteGaussian { sigma } => to_f64(*sigma),
+            Self::DiscKnorm { scale, .. } => {
+                // A uniform point of a disc of radius ρ has variance ρ²/4 per coordinate; ρ is nearly Gamma(m + 1).
+                let (t, m) = (to_f64(*scale), coordinates as f64);
+                0.5 * t * ((m + 1.0) * (m + 2.0)).sqrt()
+            }
+        }
+    }
+
+    /// Whether it is the same mechanism with at least as much noise, up to one part in a million.
+    pub(crate) fn is_at_least(&self, needed: &Self) -> bool {
+        let enough = |a: Scale, b: Scale| to_f64(a) >= to_f64(b) * (1.0 - 1e-6);
+        match (*self, *needed) {
+            (Self::DiscreteLaplace { scale: a }, Self::DiscreteLaplace { scale: b }) => enough(a, b),
+            (Self::DiscreteGaussian { sigma: a }, Self::DiscreteGaussian { sigma: b }) => enough(a, b),
+            (Self::DiscKnorm { scale: a, minimum_radius: r }, Self::DiscKnorm { scale: b, minimum_radius: s }) => {
+                enough(a, b) && r as f64 >= s as f64 * (1.0 - 1e-6)
+            }
+            _ => false,
+        }
+    }
+
+    fn draw(&self, source: &mut NoiseSource, out: &mut [i128]) {
+        match *self {
+            Self::DiscreteLaplace { scale } => out.iter_mut().for_each(|x| *x = source.laplace(scale)),
+            Self::DiscreteGaussian { sigma } => out.iter_mut().for_each(|x| *x = source.gaussian(sigma)),
+            Self::DiscKnorm { scale, minimum_radius } => source.disc_knorm(scale, minimum_radius, out),
+        }
+    }
+
+    /// Whether coordinates are independent, so that parts can be drawn apart.
+    fn is_independent(&self) -> bool {
+        !matches!(self, Self::DiscKnorm { .. })
+    }
+}
+
+/// Everything that privatising will do, decided before the data is seen.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    schema: Schema,
+    design: Design,
+    privacy: Privacy,
+    count: Option<Mechanism>,
+    blocks: Vec<(usize, Mechanism)>,
+}
+
+impl Plan {
+    /// Splits the budget: `count_share` to the number of rows (unless it is public), the rest by the shares of the
+    /// design. Pure ε is split as it is; under (ε, δ) and ρ the shares divide ρ, that is $\mu^2$.
+    ///
+    /// # Privacy
+    /// Theorems 1 to 4 of PRIVACY.md give each block its part, and the parts add up: Σ Δ₁/t ≤ ε for Laplace and
+    /// K-norm noise, Σ Δ₂²/2σ² ≤ ρ for Gaussian noise, and for (ε, δ) the whole is one Gaussian mechanism.
+    pub fn new(schema: &Schema, design: &Design, privacy: Privacy) -> Result<Self, Error> {
+        let replace = privacy.neighbours == Neighbours::Replace;
+        let rows = schema.unit().max_rows();
+        if replace && !matches!(schema.unit(), Unit::Row) {
+            return Err(Error::Budget(
+                "bounded (replace-one) privacy is for the unit \"row\"; a user's number of rows can change".into(),
+            ));
+        }
+        if !replace && (privacy.count_share == Decimal::ZERO || privacy.count_share >= Decimal::ONE) {
+            return Err(Error::Budget(format!(
+                "the count's share is {}; give a number between 0 and 1, such as 0.02",
+                privacy.count_share
+            )));
+        }
+        let count_share = if replace { 0.0 } else { privacy.count_share.to_f64() };
+        let mut parts = Vec::with_capacity(design.blocks().len() + 1);
+        if !replace {
+            parts.push(Part::new(1, Body::OneHot { groups: 1 }, count_share, privacy.neighbours, rows)?);
+        }
+        for block in design.blocks() {
+            let (len, body) = block.map.shape(schema)?;
+            let share = (1.0 - count_share) * block.share.to_f64();
+            parts.push(Part::new(len, body, share, privacy.neighbours, rows)?);
+        }
+        let mut mechanisms = match privacy.budget {
+            Budget::Pure { epsilon } => parts
+                .iter()
+                .map(|part| part.pure(epsilon.to_f64() * (1.0 - 1e-12), privacy.noise))
+                .collect::<Result<Vec<_>, _>>()?,
+            Budget::Approximate { epsilon, delta } => {
+                let coordinates = parts.iter().map(|part| part.len).sum();
+                GaussianRule::both(epsilon.to_f64(), delta.to_f64(), coordinates)
+                    .into_iter()
+                    .flatten()
+                    .map(|rule| parts.iter().map(|part| part.sigma(rule)).collect::<Vec<_>>())
+                    .min_by(|a, b| {
+                        let size = |sigmas: &[f64]| sigmas.iter().map(|sigma| sigma.ln()).sum::<f64>();
+                        size(a).total_cmp(&size(b))
+                    })
+                    .expect("the second rule always applies")
+                    .into_iter()
+                    .map(|sigma| Ok(Mechanism::DiscreteGaussian { sigma: round_up(sigma)? }))
+                    .collect::<Result<Vec<_>, Error>>()?
+            }
+            Budget::Concentrated { rho } => parts
+                .iter()
+                .map(|part| {
+                    let sigma = part.sigma(GaussianRule::Concentrated(rho.to_f64() * (1.0 - 1e-12)));
+                    Ok(Mechanism::DiscreteGaussian { sigma: round_up(sigma)? })
+                })
+                .collect::<Result<Vec<_>, Error>>()?,
+        }
+        .into_iter()
+        .zip(parts.iter().map(|part| part.len));
+        let count = if replace { None } else { mechanisms.next().map(|(mechanism, _)| mechanism) };
+        let blocks = mechanisms.map(|(mechanism, len)| (len, mechanism)).collect();
+        Ok(Self { schema: schema.clone(), design: design.clone(), privacy, count, blocks })
+    }
+
+    /// The schema that it is for.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The design that it is for.
+    pub fn design(&self) -> &Design {
+        &self.design
+    }
+
+    /// What it spends and how.
+    pub fn privacy(&self) -> &Privacy {
+        &self.privacy
+    }
+
+    /// The noise of the count; nothing when the count is public.
+    pub fn count(&self) -> Option<Mechanism> {
+        self.count
+    }
+
+    /// The noise of each block.
+    pub fn blocks(&self) -> impl Iterator<Item = Mechanism> {
+        self.blocks.iter().map(|(_, mechanism)| *mechanism)
+    }
+
+    /// Draws all the noise there will be, from fresh sources of the operating system.
+    pub fn draw(&self) -> Result<Noise, Error> {
+        let mut source = NoiseSource::from_os()?;
+        let mut count = [0];
+        if let Some(mechanism) = &self.count {
+            mechanism.draw(&mut source, &mut count);
+        }
+        let blocks = self
+            .blocks
+            .iter()
+            .map(|(len, mechanism)| {
+                let mut noise = vec![0; *len];
+                draw_block(mechanism, &mut noise, &mut source)?;
+                Ok(noise)
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(Noise { count: self.count.map(|_| count[0]), blocks })
+    }
+}
+
+/// Large independent blocks are drawn by several threads, each with a source of its own.
+fn draw_block(mechanism: &Mechanism, noise: &mut [i128], source: &mut NoiseSource) -> Result<(), Error> {
+    const LARGE: usize = 100_000;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    if threads == 1 || noise.len() < LARGE || !mechanism.is_independent() {
+        mechanism.draw(source, noise);
+        return Ok(());
+    }
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = noise
+            .chunks_mut(noise.len().div_ceil(threads))
+            .map(|part| {
+                scope.spawn(move || {
+                    mechanism.draw(&mut NoiseSource::from_os()?, part);
+                    Ok(())
+                })
+            })
+            .collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("drawing noise does not panic"))
+    })
+}
+
+/// Noise for one release: drawn once, used once. It cannot be copied or read.
+pub struct Noise {
+    pub(crate) count: Option<i128>,
+    pub(crate) blocks: Vec<Vec<i128>>,
+}
+
+/// A block with what the calibration needs to know of it.
+struct Part {
+    len: usize,
+    body: Body,
+    share: f64,
+    sensitivity: Sensitivity,
+    rows: u32,
+    neighbours: Neighbours,
+}
+
+impl Part {
+    fn new(len: usize, body: Body, share: f64, neighbours: Neighbours, rows: u32) -> Result<Self, Error> {
+        let sensitivity = sensitivity(body, neighbours, rows).ok_or_else(|| {
+            Error::Budget("the sensitivity overflows; take a smaller map or fewer rows per user".into())
+        })?;
+        Ok(Self { len, body, share, sensitivity, rows, neighbours })
+    }
+
+    fn pure(&self, epsilon: f64, noise: NoiseKind) -> Result<Mechanism, Error> {
+        let epsilon = epsilon * self.share;
+        match (noise, self.body) {
+            (NoiseKind::Knorm, Body::Discs { pairs, radius }) => {
+                let reach = if self.neighbours == Neighbours::Replace { 2.0 } else { 1.0 };
+                let (scale, minimum_radius) = disc_noise(pairs, reach * radius as f64 * f64::from(self.rows), epsilon)?;
+                Ok(Mechanism::DiscKnorm { scale, minimum_radius })
+            }
+            _ => Ok(Mechanism::DiscreteLaplace { scale: round_up(self.sensitivity.l1 as f64 / epsilon)? }),
+        }
+    }
+
+    fn sigma(&self, rule: GaussianRule) -> f64 {
+        rule.sigma(self.sensitivity.l2_squared as f64, self.share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema() -> Schema {
+        Schema::from_toml("[[column]]\nname='a'\ntype='number'\nmin=0\nmax=1\n[[column]]\nname='b'\ntype='boolean'")
+            .unwrap()
+    }
+
+    /// The parts of the budget add up to no more than the whole, computed from the rational scales that are used.
+    #[test]
+    fn parts_add_up_to_the_budget() {
+        let schema = schema();
+        let design = Design::default();
+        for noise in [NoiseKind::Laplace, NoiseKind::Knorm] {
+            for epsilon in ["0.01", "1", "7.3", "100"] {
+                let privacy = Privacy { noise, ..Privacy::new(Budget::pure(epsilon.parse().unwrap()).unwrap()) };
+                let plan = Plan::new(&schema, &design, privacy).unwrap();
+                let loss = |mechanism: Mechanism, body: Body| match mechanism {
+                    Mechanism::DiscreteLaplace { scale } => {
+                        sensitivity(body, Neighbours::AddRemove, 1).unwrap().l1 as f64 / to_f64(scale)
+                    }
+                    Mechanism::DiscKnorm { scale, minimum_radius } => {
+                        let Body::Discs { pairs, radius } = body else { panic!() };
+                        let radius = radius as f64;
+                        radius / to_f64(scale) + calibrate::disc_slack(pairs, radius, minimum_radius as f64)
+                    }
+                    Mechanism::DiscreteGaussian { .. } => panic!(),
+                };
+                let bodies = design.blocks().iter().map(|block| block.map.shape(&schema).unwrap().1);
+                let total = loss(plan.count().unwrap(), Body::OneHot { groups: 1 })
+                    + plan.blocks().zip(bodies).map(|(mechanism, body)| loss(mechanism, body)).sum::<f64>();
+                let epsilon: f64 = epsilon.parse().unwrap();
+                assert!(total <= epsilon && total > 0.999 * epsilon, "{noise:?} {epsilon}: {total}");
+            }
+        }
+        let plan =
+            Plan::new(&schema, &design, Privacy::new(Budget::new(None, None, Some("0.5".parse().unwrap())).unwrap()))
+                .unwrap();
+        let mut rho = 0.0;
+        let bodies = design.blocks().iter().map(|block| block.map.shape(&schema).unwrap().1);
+        for (mechanism, body) in
+            plan.count().into_iter().chain(plan.blocks()).zip(std::iter::once(Body::OneHot { groups: 1 }).chain(bodies))
+        {
+            let Mechanism::DiscreteGaussian { sigma } = mechanism else { panic!() };
+            rho +=
+                sensitivity(body, Neighbours::AddRemove, 1).unwrap().l2_squared as f64 / (2.0 * to_f64(sigma).powi(2));
+        }
+        assert!(rho <= 0.5 && rho > 0.4999, "{rho}");
+    }
+
+    #[test]
+    fn knorm_halves_the_noise_of_fourier_features() {
+        let design = Design::parse("rff:m=200").unwrap();
+        let deviation = |noise| {
+            let privacy = Privacy { noise, ..Privacy::new(Budget::pure(Decimal::ONE).unwrap()) };
+            let plan = Plan::new(&schema(), &design, privacy).unwrap();
+            plan.blocks().next().unwrap().standard_deviation(200) / (1 << 20) as f64
+        };
+        assert!((deviation(NoiseKind::Laplace) / 204.1 - 1.0).abs() < 0.01);
+        assert!((deviation(NoiseKind::Knorm) / 102.5 - 1.0).abs() < 0.01);
+    }
+}

@@ -1,0 +1,186 @@
+//! The public file: noisy sums with everything needed to read them.
+
+mod file;
+
+use serde::{Deserialize, Serialize};
+
+use crate::feature::{Block, Body, MapSpec};
+use crate::privatise::{Budget, Mechanism, Neighbours, NoiseKind, Plan, Privacy};
+use crate::schema::Unit;
+use crate::{Decimal, Design, Error, Schema};
+
+/// One differentially private release. Everything in it is public.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Release {
+    schema: Schema,
+    statement: Statement,
+    count: Count,
+    blocks: Vec<ReleasedBlock>,
+}
+
+/// What the release promises.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Statement {
+    /// What was spent.
+    pub budget: Budget,
+    /// Which tables are told apart no better than that.
+    pub neighbours: Neighbours,
+    /// `"row"`, or the column that identifies a user.
+    pub unit: String,
+    /// How many rows of one unit count.
+    pub max_rows: u32,
+    /// The part of the budget that went to the number of rows; nothing when that number is public.
+    pub count_share: Option<Decimal>,
+}
+
+/// The number of rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Count {
+    /// Noisy, or exact where it is public. May be negative.
+    pub value: i64,
+    /// Its noise.
+    pub noise: Option<Mechanism>,
+}
+
+/// The noisy sums of one map.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReleasedBlock {
+    share: Decimal,
+    map: MapSpec,
+    grid: u64,
+    body: Body,
+    noise: Mechanism,
+    sums: Vec<i64>,
+}
+
+impl ReleasedBlock {
+    /// Its part of the budget for sums.
+    pub fn share(&self) -> Decimal {
+        self.share
+    }
+
+    /// The map.
+    pub fn map(&self) -> &MapSpec {
+        &self.map
+    }
+
+    /// Integer features are this many times the real ones.
+    pub fn grid(&self) -> u64 {
+        self.grid
+    }
+
+    /// What one row could add.
+    pub fn body(&self) -> Body {
+        self.body
+    }
+
+    /// Its noise.
+    pub fn noise(&self) -> Mechanism {
+        self.noise
+    }
+
+    /// The noisy sums.
+    pub fn sums(&self) -> &[i64] {
+        &self.sums
+    }
+}
+
+impl Release {
+    pub(crate) fn new(plan: &Plan, count: i64, sums: Vec<Vec<i64>>) -> Result<Self, Error> {
+        let schema = plan.schema().clone();
+        let privacy = plan.privacy();
+        let unit = match schema.unit() {
+            Unit::Row => "row".to_owned(),
+            Unit::User { column, .. } => column.clone(),
+        };
+        let statement = Statement {
+            budget: privacy.budget,
+            neighbours: privacy.neighbours,
+            unit,
+            max_rows: schema.unit().max_rows(),
+            count_share: plan.count().map(|_| privacy.count_share),
+        };
+        let blocks = plan
+            .design()
+            .blocks()
+            .iter()
+            .zip(plan.blocks())
+            .zip(sums)
+            .map(|((block, noise), sums)| {
+                let body = block.map.shape(&schema)?.1;
+                Ok(ReleasedBlock {
+                    share: block.share,
+                    grid: block.map.grid(),
+                    map: block.map.clone(),
+                    body,
+                    noise,
+                    sums,
+                })
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(Self { statement, count: Count { value: count, noise: plan.count() }, blocks, schema })
+    }
+
+    /// The schema of the table.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// What is promised.
+    pub fn statement(&self) -> &Statement {
+        &self.statement
+    }
+
+    /// The number of rows.
+    pub fn count(&self) -> &Count {
+        &self.count
+    }
+
+    /// The noisy sums, map by map.
+    pub fn blocks(&self) -> &[ReleasedBlock] {
+        &self.blocks
+    }
+
+    /// The design it was made with.
+    pub fn design(&self) -> Result<Design, Error> {
+        Design::new(self.blocks.iter().map(|block| Block { share: block.share, map: block.map.clone() }).collect())
+    }
+
+    /// Checks what a file says of itself: sizes, bounds, and that the noise is at least what the stated budget needs.
+    fn check(&self) -> Result<(), Error> {
+        let wrong = |what: &str| Err(Error::Release(format!("{what}; the file is damaged or was not made by m2m")));
+        let unit = match self.schema.unit() {
+            Unit::Row => "row",
+            Unit::User { column, .. } => column,
+        };
+        if self.statement.unit != unit || self.statement.max_rows != self.schema.unit().max_rows() {
+            return wrong("the privacy unit of its statement is not that of its schema");
+        }
+        for block in &self.blocks {
+            let (len, body) = block.map.shape(&self.schema)?;
+            if block.sums.len() != len || block.body != body || block.grid != block.map.grid() {
+                return wrong("a block of sums does not fit its map");
+            }
+        }
+        let knorm = self.blocks.iter().any(|block| matches!(block.noise, Mechanism::DiscKnorm { .. }));
+        let privacy = Privacy {
+            budget: self.statement.budget,
+            neighbours: self.statement.neighbours,
+            count_share: self.statement.count_share.unwrap_or_default(),
+            noise: if knorm { NoiseKind::Knorm } else { NoiseKind::Laplace },
+        };
+        let plan = Plan::new(&self.schema, &self.design()?, privacy)?;
+        let enough = match (self.count.noise, plan.count()) {
+            (None, None) => true,
+            (Some(stated), Some(needed)) => stated.is_at_least(&needed),
+            _ => false,
+        };
+        if !enough || !self.blocks.iter().zip(plan.blocks()).all(|(block, needed)| block.noise.is_at_least(&needed)) {
+            return wrong("its noise is less than its stated budget needs");
+        }
+        Ok(())
+    }
+}

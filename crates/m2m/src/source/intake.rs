@@ -1,0 +1,275 @@
+//! Where readers put rows: a panel that is added to sums whenever it is full, with a tally of what was odd.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use crate::Schema;
+use crate::panel::{PANEL, Panel, Slot};
+use crate::source::cell::{Cell, CellReader};
+use crate::sums::{Partial, Sketcher, UserId};
+
+/// One worker's rows.
+pub(crate) struct Intake<'a> {
+    pub readers: Vec<CellReader>,
+    slots: Vec<Slot>,
+    panel: Panel,
+    row: usize,
+    users: Vec<Option<UserId>>,
+    partial: Partial<'a>,
+    counts: Counts,
+    chunks: Vec<Chunk>,
+    part: usize,
+    rows_in_chunk: u64,
+    fault_in_chunk: Option<(u64, Option<usize>)>,
+    strict: bool,
+    worker: usize,
+    workers: usize,
+}
+
+/// A run of rows that one worker read, to find out afterwards where in the table they were.
+pub(crate) struct Chunk {
+    part: usize,
+    sequence: u64,
+    rows: u64,
+    /// The first row with a fault and, unless the row as a whole is odd, the column.
+    fault: Option<(u64, Option<usize>)>,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Counts {
+    rows: u64,
+    unreadable: Vec<u64>,
+    other: Vec<u64>,
+    outside: u64,
+    ragged: u64,
+    without_user: u64,
+}
+
+impl<'a> Intake<'a> {
+    pub fn new(sketcher: &'a Sketcher, strict: bool, worker: usize, workers: usize) -> Self {
+        let columns = sketcher.schema().columns();
+        Self {
+            readers: columns.iter().map(CellReader::new).collect(),
+            slots: sketcher.layout().slots().to_vec(),
+            panel: Panel::new(sketcher.layout().clone()),
+            row: 0,
+            users: Vec::new(),
+            partial: sketcher.partial(),
+            counts: Counts { unreadable: vec![0; columns.len()], other: vec![0; columns.len()], ..Counts::default() },
+            chunks: Vec::new(),
+            part: 0,
+            rows_in_chunk: 0,
+            fault_in_chunk: None,
+            strict,
+            worker,
+            workers,
+        }
+    }
+
+    /// Which of the workers this is.
+    pub fn worker(&self) -> usize {
+        self.worker
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    pub fn start_part(&mut self, part: usize) {
+        self.part = part;
+    }
+
+    /// Whether something was found that strict reading does not allow.
+    pub fn has_faults(&self) -> bool {
+        self.fault_in_chunk.is_some() || self.chunks.iter().any(|chunk| chunk.fault.is_some())
+    }
+
+    pub fn should_stop(&self) -> bool {
+        self.strict && self.has_faults()
+    }
+
+    pub fn slot(&self, column: usize) -> Slot {
+        self.slots[column]
+    }
+
+    /// A number for a numeric column of the current row.
+    #[inline]
+    pub fn put_number(&mut self, slot: usize, value: f64) {
+        self.panel.raw_units(slot)[self.row] = value;
+    }
+
+    /// Numbers for the current and the following rows; the caller keeps within the panel.
+    pub fn numbers(&mut self, slot: usize) -> &mut [f64] {
+        &mut self.panel.raw_units(slot)[self.row..]
+    }
+
+    /// A cell for a column, `ahead` rows after the current one.
+    #[inline]
+    pub fn put_ahead(&mut self, column: usize, ahead: usize, cell: Cell) {
+        let row = self.row + ahead;
+        match (self.slots[column], cell) {
+            (Slot::Unit(slot), Cell::Number(value)) => self.panel.raw_units(slot)[row] = value,
+            (Slot::Unit(slot), _) => self.panel.raw_units(slot)[row] = f64::NAN,
+            (Slot::Code(slot), Cell::Code(code)) => self.panel.set_code(slot, row, code),
+            (Slot::Code(slot), Cell::Other(code)) => {
+                self.counts.other[column] += 1;
+                self.panel.set_code(slot, row, code);
+            }
+            (Slot::Code(slot), _) => {
+                let code = self.readers[column].missing_code;
+                self.panel.set_code(slot, row, code);
+            }
+        }
+        if cell == Cell::Unreadable {
+            self.unreadable(column, ahead);
+        }
+    }
+
+    /// A cell for a column of the current row.
+    pub fn put(&mut self, column: usize, cell: Cell) {
+        self.put_ahead(column, 0, cell);
+    }
+
+    /// Notes a cell that could not be read.
+    pub fn unreadable(&mut self, column: usize, ahead: usize) {
+        self.counts.unreadable[column] += 1;
+        self.fault(Some(column), ahead);
+    }
+
+    /// Notes that the current row is too short or too long.
+    pub fn ragged(&mut self) {
+        self.counts.ragged += 1;
+        self.fault(None, 0);
+    }
+
+    fn fault(&mut self, column: Option<usize>, ahead: usize) {
+        let row = self.rows_in_chunk + ahead as u64;
+        if self.fault_in_chunk.is_none_or(|(first, _)| row < first) {
+            self.fault_in_chunk = Some((row, column));
+        }
+    }
+
+    /// The owner of a row, when users are the privacy unit. Called once per row, in order.
+    pub fn put_user(&mut self, id: Option<&[u8]>) {
+        match id {
+            Some(id) => self.users.push(Some(Sha256::digest(id).into())),
+            None => {
+                self.counts.without_user += 1;
+                self.users.push(None);
+            }
+        }
+    }
+
+    /// How many rows fit before the panel is full.
+    pub fn space(&self) -> usize {
+        PANEL - self.row
+    }
+
+    /// Declares the current row, and `count - 1` after it, complete.
+    #[inline]
+    pub fn advance(&mut self, count: usize) {
+        self.row += count;
+        self.rows_in_chunk += count as u64;
+        if self.row == PANEL {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.counts.rows += self.row as u64;
+        self.counts.outside += self.panel.encode(self.row);
+        self.partial.add(&self.panel, &self.users);
+        self.users.clear();
+        self.row = 0;
+    }
+
+    /// Ends a run of rows that stood together in the input.
+    pub fn end_chunk(&mut self, sequence: u64) {
+        let (rows, fault) = (std::mem::take(&mut self.rows_in_chunk), self.fault_in_chunk.take());
+        self.chunks.push(Chunk { part: self.part, sequence, rows, fault });
+    }
+
+    pub fn finish(mut self) -> (Partial<'a>, Vec<Chunk>, Counts) {
+        self.flush();
+        (self.partial, self.chunks, self.counts)
+    }
+}
+
+/// What a curator should know about how the rows were read. It is computed from the data exactly, so it is for the
+/// curator's eyes only and never part of a release.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Rows read.
+    pub rows: u64,
+    /// Cells that could not be read, by column; they count as missing.
+    pub unreadable: Vec<(String, u64)>,
+    /// Cells with a level that the schema does not list, by column; they count as "other".
+    pub other: Vec<(String, u64)>,
+    /// Values outside their bounds; they were clamped.
+    pub outside: u64,
+    /// Rows with too few or too many fields.
+    pub ragged: u64,
+    /// Rows without the user column's value; they were left out.
+    pub without_user: u64,
+    /// Where the first unreadable cell or odd row is.
+    pub first: Option<Place>,
+}
+
+/// A place in the input, without what stands there.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The file.
+    pub source: String,
+    /// The row of data, from 1.
+    pub row: u64,
+    /// The column, unless the whole row is meant.
+    pub column: Option<String>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.column {
+            Some(column) => write!(f, "row {}, column `{column}` cannot be read", self.row),
+            None => write!(f, "row {} has too few or too many fields", self.row),
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn new(schema: &Schema) -> Self {
+        let zero = || schema.columns().iter().map(|column| (column.name.clone(), 0)).collect();
+        Self { rows: 0, unreadable: zero(), other: zero(), outside: 0, ragged: 0, without_user: 0, first: None }
+    }
+
+    pub(crate) fn absorb(&mut self, counts: &Counts) {
+        self.rows += counts.rows;
+        self.outside += counts.outside;
+        self.ragged += counts.ragged;
+        self.without_user += counts.without_user;
+        self.unreadable.iter_mut().zip(&counts.unreadable).for_each(|(total, count)| total.1 += count);
+        self.other.iter_mut().zip(&counts.other).for_each(|(total, count)| total.1 += count);
+    }
+
+    pub(crate) fn locate(&mut self, mut chunks: Vec<Chunk>, names: &[String], schema: &Schema) {
+        chunks.sort_by_key(|chunk| (chunk.part, chunk.sequence));
+        let (mut part, mut before) = (0, 0);
+        for chunk in chunks {
+            if chunk.part != part {
+                (part, before) = (chunk.part, 0);
+            }
+            if let Some((row, column)) = chunk.fault {
+                let column = column.map(|column| schema.columns()[column].name.clone());
+                self.first = Some(Place { source: names[part].clone(), row: before + row + 1, column });
+                return;
+            }
+            before += chunk.rows;
+        }
+    }
+
+    /// How many cells could not be read.
+    pub fn unreadable_cells(&self) -> u64 {
+        self.unreadable.iter().map(|(_, count)| count).sum()
+    }
+}

@@ -1,0 +1,267 @@
+//! Rows from files, streams and memory, on their way into sums.
+//!
+//! Reading is total: a cell that cannot be read is missing, a value out of bounds is clamped, an unlisted level is
+//! "other". Nothing a row contains can stop a sketch (unless the curator asks for that) or reach a message.
+
+mod arrow;
+mod cell;
+mod csv;
+mod intake;
+
+pub use csv::CsvOptions;
+pub use intake::{Place, Report};
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use arrow_array::RecordBatch;
+
+use crate::Error;
+use crate::schema::{Schema, Unit};
+use crate::sums::{Sketcher, Sums};
+use intake::Intake;
+
+/// Hears about progress and may stop the work. `()` hears nothing and never stops.
+pub trait Watch: Sync {
+    /// So many more bytes of input have been read.
+    fn advance(&self, _bytes: u64) {}
+    /// Whether to give up.
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+impl Watch for () {}
+
+/// A table: one or several files, or something in memory, read as one.
+pub struct Table {
+    parts: Vec<Part>,
+    strict: bool,
+}
+
+enum Part {
+    Csv { input: CsvInput, options: CsvOptions },
+    Parquet(PathBuf),
+    ArrowFile(PathBuf),
+    ArrowStream(PathBuf),
+    Batches { batches: Vec<RecordBatch> },
+}
+
+pub(crate) enum CsvInput {
+    Path(PathBuf),
+    Stdin,
+    Bytes(Vec<u8>),
+}
+
+impl Table {
+    /// The files as one table. `-` is standard input, as CSV. Formats are recognised by their first bytes: Parquet,
+    /// Arrow IPC (file or stream), gzip (of CSV); everything else is CSV.
+    pub fn open(paths: &[PathBuf], options: CsvOptions) -> Result<Self, Error> {
+        if paths.is_empty() {
+            return Err(Error::table("input", "no file is given"));
+        }
+        if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Error::table("stdin", "`-` is given twice, but standard input can be read only once"));
+        }
+        let parts = paths.iter().map(|path| Part::open(path, options)).collect::<Result<_, _>>()?;
+        Ok(Self { parts, strict: false })
+    }
+
+    /// A CSV text in memory.
+    pub fn from_csv_bytes(bytes: Vec<u8>) -> Self {
+        let options = CsvOptions::default();
+        Self { parts: vec![Part::Csv { input: CsvInput::Bytes(bytes), options }], strict: false }
+    }
+
+    /// Arrow batches in memory.
+    pub fn from_batches(batches: Vec<RecordBatch>) -> Self {
+        Self { parts: vec![Part::Batches { batches }], strict: false }
+    }
+
+    /// Turns a cell that cannot be read, or a row of the wrong length, into an error.
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
+    }
+
+    /// The size of the files in bytes, where all of them have one.
+    pub fn bytes(&self) -> Option<u64> {
+        self.parts
+            .iter()
+            .map(|part| match part {
+                Part::Csv { input: CsvInput::Path(path), .. }
+                | Part::Parquet(path)
+                | Part::ArrowFile(path)
+                | Part::ArrowStream(path) => {
+                    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
+                }
+                Part::Csv { input: CsvInput::Bytes(bytes), .. } => Some(bytes.len() as u64),
+                _ => None,
+            })
+            .sum()
+    }
+
+    /// Names of the columns and, where the format states them, their types; no value is looked at.
+    pub fn fields(&self) -> Result<Vec<(String, Option<&'static str>)>, Error> {
+        let Some(part) = self.parts.first() else { return Ok(Vec::new()) };
+        match part {
+            Part::Csv { input, options } => {
+                Ok(csv::header(input, *options)?.into_iter().map(|name| (name, None)).collect())
+            }
+            _ => Ok(arrow::fields(&part.arrow()?)),
+        }
+    }
+}
+
+impl Part {
+    fn open(path: &Path, mut options: CsvOptions) -> Result<Self, Error> {
+        if path.as_os_str() == "-" {
+            return Ok(Self::Csv { input: CsvInput::Stdin, options });
+        }
+        let failed = |error| Error::Read { path: path.to_owned(), error };
+        let metadata = std::fs::metadata(path).map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(failed(io::Error::new(
+                io::ErrorKind::IsADirectory,
+                "this is a directory; give its files, such as 'dir/*.csv'",
+            )));
+        }
+        let name = path.to_string_lossy().to_ascii_lowercase();
+        if options.delimiter.is_none() && (name.ends_with(".tsv") || name.ends_with(".tsv.gz")) {
+            options.delimiter = Some(b'\t');
+        }
+        if metadata.is_file() {
+            let mut start = Vec::new();
+            File::open(path).and_then(|file| file.take(8).read_to_end(&mut start)).map_err(failed)?;
+            if start.starts_with(b"PAR1") {
+                return Ok(Self::Parquet(path.to_owned()));
+            } else if start.starts_with(b"ARROW1") {
+                return Ok(Self::ArrowFile(path.to_owned()));
+            } else if start.starts_with(&[0xff; 4]) {
+                return Ok(Self::ArrowStream(path.to_owned()));
+            }
+            for (ending, what) in [(".parquet", "Parquet"), (".arrow", "Arrow IPC"), (".feather", "Arrow IPC")] {
+                if name.ends_with(ending) {
+                    return Err(Error::table(
+                        path.display().to_string(),
+                        format!("this is not a {what} file, though its name says so"),
+                    ));
+                }
+            }
+        }
+        Ok(Self::Csv { input: CsvInput::Path(path.to_owned()), options })
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Csv { input: CsvInput::Path(path), .. }
+            | Self::Parquet(path)
+            | Self::ArrowFile(path)
+            | Self::ArrowStream(path) => path.display().to_string(),
+            Self::Csv { input: CsvInput::Stdin, .. } => "stdin".into(),
+            Self::Csv { .. } | Self::Batches { .. } => "memory".into(),
+        }
+    }
+
+    fn arrow(&self) -> Result<arrow::Reader, Error> {
+        match self {
+            Self::Parquet(path) => arrow::Reader::parquet(path),
+            Self::ArrowFile(path) => arrow::Reader::file(path),
+            Self::ArrowStream(path) => arrow::Reader::stream(path),
+            Self::Batches { batches } => Ok(arrow::Reader::memory(batches)),
+            Self::Csv { .. } => unreachable!("CSV is not Arrow"),
+        }
+    }
+}
+
+/// A part that several threads read together, opened and checked against the schema.
+trait Shared: Sync {
+    /// Reads rows until there are none left for this worker.
+    fn read(&self, intake: &mut Intake<'_>, watch: &dyn Watch) -> Result<(), Error>;
+}
+
+/// Adds up the features of all rows of a table on `threads` threads. Order, files and threads change nothing.
+pub fn sketch(sketcher: &Sketcher, table: &Table, threads: usize, watch: &dyn Watch) -> Result<(Sums, Report), Error> {
+    let schema = sketcher.schema();
+    // Every part is checked before the first is read, so that hours of work do not end in a missing column.
+    for part in &table.parts {
+        check(part, schema)?;
+    }
+    let threads = threads.max(1);
+    let mut workers: Vec<Intake<'_>> =
+        (0..threads).map(|worker| Intake::new(sketcher, table.strict, worker, threads)).collect();
+    for (index, part) in table.parts.iter().enumerate() {
+        let shared: Box<dyn Shared> = match part {
+            Part::Csv { input, options } => Box::new(csv::SharedCsv::open(input, *options, schema)?),
+            _ => Box::new(part.arrow()?.shared(schema)?),
+        };
+        let results: Vec<Result<(), Error>> = std::thread::scope(|scope| {
+            let running: Vec<_> = workers
+                .iter_mut()
+                .map(|intake| {
+                    let shared = &shared;
+                    scope.spawn(move || {
+                        intake.start_part(index);
+                        shared.read(intake, watch)
+                    })
+                })
+                .collect();
+            running.into_iter().map(|thread| thread.join().expect("reading rows does not panic")).collect()
+        });
+        for result in results {
+            result?;
+        }
+        if watch.stopped() {
+            return Err(Error::Stopped);
+        }
+        if table.strict && workers.iter().any(Intake::has_faults) {
+            break;
+        }
+    }
+    let names: Vec<String> = table.parts.iter().map(Part::name).collect();
+    let mut partial = None;
+    let mut report = Report::new(schema);
+    let mut chunks = Vec::new();
+    for worker in workers {
+        let (part, chunk, counts) = worker.finish();
+        report.absorb(&counts);
+        chunks.extend(chunk);
+        match &mut partial {
+            None => partial = Some(part),
+            Some(all) => all.absorb(part),
+        }
+    }
+    report.locate(chunks, &names, schema);
+    if table.strict
+        && let Some(place) = &report.first
+    {
+        return Err(Error::table(&place.source, format!("{place} (strict reading); mend it, or leave out --strict")));
+    }
+    Ok((partial.expect("there is at least one worker").finish(), report))
+}
+
+fn check(part: &Part, schema: &Schema) -> Result<(), Error> {
+    match part {
+        Part::Csv { input: CsvInput::Path(path), options } if path.is_file() => {
+            let names = csv::header(&CsvInput::Path(path.clone()), *options)?;
+            csv::find_columns(&names, schema, &part.name()).map(|_| ())
+        }
+        Part::Csv { .. } => Ok(()),
+        _ => part.arrow()?.shared(schema).map(|_| ()),
+    }
+}
+
+/// The column that identifies users, if there is one.
+fn user_column(schema: &Schema) -> Option<&str> {
+    match schema.unit() {
+        Unit::Row => None,
+        Unit::User { column, .. } => Some(column),
+    }
+}
+
+fn absent(source: &str, column: &str) -> Error {
+    Error::table(
+        source,
+        format!("there is no column `{column}`, which the schema has; check the header, or remove it from the schema"),
+    )
+}
