@@ -80,6 +80,20 @@ impl Panel {
         }
     }
 
+    /// A panel of a schema whose columns are all numeric, from numbers already in [0, 1] (or NaN for missing).
+    pub fn from_units(schema: &Schema, len: usize, mut unit: impl FnMut(usize, usize) -> f64) -> Self {
+        let mut panel = Self::new(Layout::new(schema));
+        assert!(len <= PANEL && panel.codes.is_empty());
+        panel.len = len;
+        for (column, (values, missing)) in panel.units.iter_mut().zip(&mut panel.missing).enumerate() {
+            for (row, value) in values[..len].iter_mut().enumerate() {
+                *value = unit(row, column).clamp(0.0, 1.0);
+                *missing |= value.is_nan();
+            }
+        }
+        panel
+    }
+
     /// How many records are in it.
     pub fn len(&self) -> usize {
         self.len

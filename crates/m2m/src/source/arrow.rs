@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
@@ -34,7 +34,7 @@ pub(crate) struct Reader {
 }
 
 enum Source {
-    Parquet { file: File, metadata: ArrowReaderMetadata },
+    Parquet { path: PathBuf, metadata: ArrowReaderMetadata },
     Batches(Batches),
 }
 
@@ -44,7 +44,11 @@ impl Reader {
         let file = File::open(path).map_err(|error| Error::Read { path: path.to_owned(), error })?;
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
             .map_err(|error| Error::table(&name, format!("this Parquet file cannot be read: {error}")))?;
-        Ok(Self { name, schema: metadata.schema().clone(), source: Source::Parquet { file, metadata } })
+        Ok(Self {
+            name,
+            schema: metadata.schema().clone(),
+            source: Source::Parquet { path: path.to_owned(), metadata },
+        })
     }
 
     pub fn file(path: &Path) -> Result<Self, Error> {
@@ -107,7 +111,7 @@ impl Reader {
         };
         let readers = match self.source {
             Source::Batches(batches) => vec![Mutex::new(RowGroup { batches: Some(batches), sequence: 0 })],
-            Source::Parquet { file, metadata } => {
+            Source::Parquet { path, metadata } => {
                 let mut wanted = columns.clone();
                 wanted.extend(user);
                 wanted.sort_unstable();
@@ -116,7 +120,7 @@ impl Reader {
                 let columns = columns.iter().map(place).collect();
                 let user = user.as_ref().map(place);
                 let groups = metadata.metadata().num_row_groups();
-                let parquet = Parquet { file, metadata, wanted };
+                let parquet = Parquet { path, metadata, wanted };
                 let readers = (0..groups)
                     .map(|group| Mutex::new(RowGroup { batches: None, sequence: (group as u64) << 32 }))
                     .collect();
@@ -186,7 +190,7 @@ pub(crate) struct SharedArrow {
 }
 
 struct Parquet {
-    file: File,
+    path: PathBuf,
     metadata: ArrowReaderMetadata,
     wanted: Vec<usize>,
 }
@@ -200,7 +204,8 @@ impl SharedArrow {
     /// Opens a row group when its first worker comes.
     fn open(&self, group: usize) -> Result<Batches, Error> {
         let parquet = self.parquet.as_ref().expect("only row groups are opened late");
-        let file = parquet.file.try_clone().map_err(|error| Error::table(&self.name, error.to_string()))?;
+        // Opened anew: clones of one file share their position, and several threads would move it.
+        let file = File::open(&parquet.path).map_err(|error| Error::Read { path: parquet.path.clone(), error })?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, parquet.metadata.clone());
         let mask = ProjectionMask::roots(builder.parquet_schema(), parquet.wanted.iter().copied());
         let reader = builder
