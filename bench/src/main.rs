@@ -17,12 +17,20 @@ const COLUMNS: usize = 10;
 const ROWS: usize = 1_000_000;
 const ROUNDS: usize = 5;
 
-/// Processor seconds of this process or of its finished children.
-fn cpu(who: libc::c_int) -> f64 {
+/// Processor seconds of this thread.
+fn thread_cpu() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a plain C struct that clock_gettime fills in.
+    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) }, 0);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// Processor seconds of all finished children.
+fn children_cpu() -> f64 {
     // SAFETY: `usage` is a plain C struct that getrusage fills in.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        assert_eq!(libc::getrusage(who, &mut usage), 0);
+        assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage), 0);
         usage
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
@@ -91,11 +99,11 @@ struct Kernel<'a> {
 
 impl Kernel<'_> {
     fn run(&mut self, panels: &[Panel]) -> f64 {
-        let start = cpu(libc::RUSAGE_THREAD);
+        let start = thread_cpu();
         for panel in panels {
             self.adder.add(panel, &mut self.sums);
         }
-        (cpu(libc::RUSAGE_THREAD) - start) / (panels.len() * PANEL) as f64
+        (thread_cpu() - start) / (panels.len() * PANEL) as f64
     }
 }
 
@@ -257,7 +265,7 @@ fn write_table(directory: &Path) -> anyhow::Result<()> {
 
 /// CPU seconds per record of the whole command, from the file to a written release.
 fn release(binary: &str, directory: &Path, table: &str) -> anyhow::Result<f64> {
-    let before = cpu(libc::RUSAGE_CHILDREN);
+    let before = children_cpu();
     let status = Command::new(binary)
         .current_dir(directory)
         .args([
@@ -278,7 +286,7 @@ fn release(binary: &str, directory: &Path, table: &str) -> anyhow::Result<f64> {
     if !status.success() {
         bail!("m2m sketch failed");
     }
-    Ok((cpu(libc::RUSAGE_CHILDREN) - before) / ROWS as f64)
+    Ok((children_cpu() - before) / ROWS as f64)
 }
 
 /// CPU seconds per exact draw.
@@ -286,11 +294,11 @@ fn draws(draw: impl Fn(&mut NoiseSource, Scale) -> i128) -> anyhow::Result<f64> 
     const DRAWS: usize = 1_000_000;
     let scale = Scale::new(1000 << 20, 1 << 20).context("a valid scale")?;
     let mut source = NoiseSource::from_os()?;
-    let start = cpu(libc::RUSAGE_THREAD);
+    let start = thread_cpu();
     let mut sum = 0i128;
     for _ in 0..DRAWS {
         sum = sum.wrapping_add(draw(&mut source, scale));
     }
     std::hint::black_box(sum);
-    Ok((cpu(libc::RUSAGE_THREAD) - start) / DRAWS as f64)
+    Ok((thread_cpu() - start) / DRAWS as f64)
 }

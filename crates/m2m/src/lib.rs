@@ -18,6 +18,7 @@ pub mod panel;
 pub mod privatise;
 pub mod release;
 pub mod schema;
+mod simd;
 pub mod source;
 mod stream;
 pub mod sums;

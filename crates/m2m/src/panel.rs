@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::Schema;
-use crate::schema::{Kind, Range};
+use crate::feature::Simd;
+use crate::schema::{Kind, Range, Transform};
+use crate::simd::dispatched;
 
 /// How many records a panel holds: enough to fill vectors, few enough to stay in the nearest cache.
 pub const PANEL: usize = 768;
@@ -62,6 +64,7 @@ impl Layout {
 /// Up to [`PANEL`] encoded records.
 pub struct Panel {
     layout: Arc<Layout>,
+    simd: Simd,
     len: usize,
     units: Vec<[f64; PANEL]>,
     missing: Vec<bool>,
@@ -73,6 +76,7 @@ impl Panel {
     pub fn new(layout: Arc<Layout>) -> Self {
         Self {
             len: 0,
+            simd: Simd::detect(),
             units: vec![[0.0; PANEL]; layout.units.len()],
             missing: vec![false; layout.units.len()],
             codes: vec![[0; PANEL]; layout.codes.len()],
@@ -146,17 +150,13 @@ impl Panel {
         self.len = len;
         let mut outside = 0;
         for ((column, values), missing) in self.layout.units.iter().zip(&mut self.units).zip(&mut self.missing) {
-            let range = &column.range;
-            let (min, max) = (range.min(), range.max());
-            let (mut out, mut nan) = (0u32, 0u32);
-            for value in &mut values[..len] {
-                let x = if column.whole { value.round_ties_even() } else { *value };
-                out += u32::from(x < min) + u32::from(x > max);
-                nan += u32::from(x.is_nan());
-                *value = range.unit(x);
+            let values = &mut values[..len];
+            if column.whole {
+                round(self.simd, values);
             }
-            *missing = nan > 0;
-            outside += u64::from(out);
+            let (out, nan) = to_units(self.simd, values, &column.range);
+            *missing = nan;
+            outside += out;
         }
         outside
     }
@@ -221,6 +221,42 @@ impl Record<'_> {
 pub(crate) struct Row {
     pub units: Box<[f64]>,
     pub codes: Box<[u32]>,
+}
+
+dispatched! {
+    fn round(values: &mut [f64]) = round_loop
+}
+
+#[inline(always)]
+fn round_loop(values: &mut [f64]) {
+    for value in values {
+        *value = value.round_ties_even();
+    }
+}
+
+dispatched! {
+    fn to_units(values: &mut [f64], range: &Range) -> (u64, bool) = to_units_loop
+}
+
+/// Applies [`Range::unit`] to each; how many lay outside the bounds, and whether one was missing.
+#[inline(always)]
+fn to_units_loop(values: &mut [f64], range: &Range) -> (u64, bool) {
+    let (min, max) = (range.min(), range.max());
+    let (mut outside, mut missing) = (0u64, 0u64);
+    for value in &mut *values {
+        outside += u64::from(*value < min) + u64::from(*value > max);
+        missing += u64::from(value.is_nan());
+    }
+    if range.transform().is_none() {
+        for value in values {
+            *value = range.unit_as(Transform::None, *value);
+        }
+    } else {
+        for value in values {
+            *value = range.unit(*value);
+        }
+    }
+    (outside, missing > 0)
 }
 
 /// The code that "missing" has in a column of levels.

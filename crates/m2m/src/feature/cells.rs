@@ -1,10 +1,10 @@
 //! The public partition of a column into cells: bins, atoms, whole numbers or levels, and "missing".
 
 use crate::feature::projection::{ORIGIN, ORIGIN_HIGH};
-use crate::feature::simd::dispatched;
 use crate::feature::{Input, Simd};
 use crate::panel::{PANEL, Panel, Record, Slot, Value};
 use crate::schema::{Kind, Schema};
+use crate::simd::dispatched;
 
 /// The cells of one column. Every record falls into exactly one.
 ///

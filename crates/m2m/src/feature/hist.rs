@@ -67,7 +67,34 @@ impl FeatureMap for Tables {
     }
 
     fn adder(&self) -> Box<dyn Adder + '_> {
-        Box::new(TablesAdder { map: self, cells: [0; PANEL], place: [0; PANEL], counts: Vec::new() })
+        Box::new(TablesAdder { map: self, cells: [0; PANEL], place: [0; PANEL], counter: Counter::default() })
+    }
+}
+
+struct TablesAdder<'a> {
+    map: &'a Tables,
+    cells: [u32; PANEL],
+    place: [u32; PANEL],
+    counter: Counter,
+}
+
+impl Adder for TablesAdder<'_> {
+    fn add(&mut self, panel: &Panel, sums: &mut [i64]) {
+        let n = panel.len();
+        for table in &self.map.tables {
+            if let [(cells, _)] = &table.columns[..] {
+                cells.all(self.map.simd, panel, &mut self.place);
+            } else {
+                self.place.fill(0);
+                for (cells, step) in &table.columns {
+                    cells.all(self.map.simd, panel, &mut self.cells);
+                    for (place, cell) in self.place[..n].iter_mut().zip(&self.cells) {
+                        *place += cell * step;
+                    }
+                }
+            }
+            self.counter.add(&self.place[..n], &mut sums[table.first..][..table.len]);
+        }
     }
 }
 
@@ -76,58 +103,30 @@ const COPIES: usize = 4;
 /// Larger tables are counted directly: copies would not stay in the cache.
 const COPIED: usize = 1 << 11;
 
-struct TablesAdder<'a> {
-    map: &'a Tables,
-    cells: [u32; PANEL],
-    place: [u32; PANEL],
-    counts: Vec<[u32; COPIES]>,
-}
+/// Counts how often each place occurs.
+#[derive(Default)]
+pub(crate) struct Counter(Vec<[u32; COPIES]>);
 
-impl Adder for TablesAdder<'_> {
-    fn add(&mut self, panel: &Panel, sums: &mut [i64]) {
-        let n = panel.len();
-        for table in &self.map.tables {
-            let place = match &table.columns[..] {
-                [(cells, _)] => {
-                    cells.all(self.map.simd, panel, &mut self.place);
-                    &self.place[..n]
-                }
-                columns => {
-                    self.place.fill(0);
-                    for (cells, step) in columns {
-                        cells.all(self.map.simd, panel, &mut self.cells);
-                        for (place, cell) in self.place[..n].iter_mut().zip(&self.cells) {
-                            *place += cell * step;
-                        }
-                    }
-                    &self.place[..n]
-                }
-            };
-            let sums = &mut sums[table.first..][..table.len];
-            if table.len <= COPIED {
-                self.counts.clear();
-                self.counts.resize(table.len, [0; COPIES]);
-                count(place, &mut self.counts);
-                for (sum, counts) in sums.iter_mut().zip(&self.counts) {
-                    *sum += counts.iter().map(|c| i64::from(*c)).sum::<i64>();
-                }
-            } else {
-                for cell in place {
-                    sums[*cell as usize] += 1;
-                }
+impl Counter {
+    pub fn add(&mut self, places: &[u32], sums: &mut [i64]) {
+        if sums.len() > COPIED {
+            places.iter().for_each(|place| sums[*place as usize] += 1);
+            return;
+        }
+        let Self(counts) = self;
+        counts.clear();
+        counts.resize(sums.len(), [0; COPIES]);
+        let steps = places.chunks_exact(COPIES);
+        for place in steps.remainder() {
+            counts[*place as usize][0] += 1;
+        }
+        for step in steps {
+            for (copy, place) in step.iter().enumerate() {
+                counts[*place as usize][copy] += 1;
             }
         }
-    }
-}
-
-fn count(place: &[u32], counts: &mut [[u32; COPIES]]) {
-    let steps = place.chunks_exact(COPIES);
-    for cell in steps.remainder() {
-        counts[*cell as usize][0] += 1;
-    }
-    for step in steps {
-        for (copy, cell) in step.iter().enumerate() {
-            counts[*cell as usize][copy] += 1;
+        for (sum, counts) in sums.iter_mut().zip(counts) {
+            *sum += counts.iter().map(|count| i64::from(*count)).sum::<i64>();
         }
     }
 }

@@ -12,14 +12,13 @@ mod hist;
 mod projection;
 mod race;
 mod rff;
-mod simd;
 
+pub use crate::simd::Simd;
 pub use body::Body;
 pub use cells::{Cell, Cells};
 pub use design::{
     Block, CustomSpec, Design, Frequencies, Hash, HistSpec, Kernel, MapSpec, Precision, RaceSpec, RffSpec, TablesSpec,
 };
-pub use simd::Simd;
 
 use crate::panel::{Layout, Panel, Record, Slot};
 use crate::{Error, Schema};

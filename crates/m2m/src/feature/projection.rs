@@ -6,9 +6,9 @@
 //! them is exact.
 
 use crate::Error;
-use crate::feature::simd::dispatched;
 use crate::feature::{Inputs, Simd};
 use crate::panel::{PANEL, Panel, Record, Slot, Value};
+use crate::simd::dispatched;
 use crate::stream::PublicStream;
 
 /// Outputs computed together.
@@ -56,8 +56,8 @@ pub(crate) trait Keep {
 
 /// The fraction, in units of 2⁻³².
 pub(crate) struct Fraction;
-/// The whole part.
-pub(crate) struct Whole;
+/// The high word, which counts whole units from [`ORIGIN_HIGH`].
+pub(crate) struct High;
 /// All of it.
 pub(crate) struct All;
 
@@ -69,11 +69,11 @@ impl Keep for Fraction {
     }
 }
 
-impl Keep for Whole {
-    type Out = i32;
+impl Keep for High {
+    type Out = u32;
     #[inline(always)]
-    fn keep(sum: f64) -> i32 {
-        ((sum.to_bits() >> 32) as u32).wrapping_sub(ORIGIN_HIGH) as i32
+    fn keep(sum: f64) -> u32 {
+        (sum.to_bits() >> 32) as u32
     }
 }
 

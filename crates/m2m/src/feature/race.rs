@@ -7,10 +7,13 @@
 //! Lemma 2: each hash puts a record into exactly one bucket.
 
 use crate::Error;
-use crate::feature::projection::{GROUP, Keep, ORIGIN, Projection, Scratch, Whole, coordinates, normal_directions};
-use crate::feature::simd::dispatched;
+use crate::feature::hist::Counter;
+use crate::feature::projection::{
+    GROUP, High, Keep, ORIGIN, ORIGIN_HIGH, Projection, Scratch, coordinates, normal_directions,
+};
 use crate::feature::{Adder, Body, FeatureMap, Hash, Inputs, RaceSpec, Simd};
 use crate::panel::{PANEL, Panel, Record};
+use crate::simd::dispatched;
 use crate::stream::PublicStream;
 
 pub(crate) struct Race {
@@ -43,8 +46,9 @@ impl Race {
         Ok(Self { projection, hashes: spec.r, buckets: spec.w, bits, simd })
     }
 
-    fn bucket(&self, whole: i32) -> usize {
-        i64::from(whole).rem_euclid(self.buckets as i64) as usize
+    /// The bucket of an accumulator's high word: how far it is from the origin's, modulo the buckets.
+    fn bucket(&self, high: u32) -> usize {
+        (i64::from(high) - i64::from(ORIGIN_HIGH)).rem_euclid(self.buckets as i64) as usize
     }
 }
 
@@ -74,56 +78,65 @@ impl FeatureMap for Race {
     }
 
     fn record(&self, record: Record<'_>, features: &mut [i64]) {
-        let whole = |output| Whole::keep(self.projection.one(record, output));
+        let high = |output| High::keep(self.projection.one(record, output));
         for hash in 0..self.hashes {
             let bucket = match self.bits {
-                None => self.bucket(whole(hash)),
-                Some(bits) => {
-                    (0..bits as usize).map(|bit| usize::from(whole(hash * bits as usize + bit) >= 0) << bit).sum()
-                }
+                None => self.bucket(high(hash)),
+                Some(bits) => (0..bits as usize)
+                    .map(|bit| usize::from(high(hash * bits as usize + bit) >= ORIGIN_HIGH) << bit)
+                    .sum(),
             };
             features[hash * self.buckets + bucket] = 1;
         }
     }
 
     fn adder(&self) -> Box<dyn Adder + '_> {
-        Box::new(RaceAdder { map: self, scratch: Scratch::default(), bytes: [0; PANEL], code: vec![0; PANEL] })
+        Box::new(RaceAdder { map: self, scratch: Scratch::default(), work: Work::default() })
     }
 }
 
 struct RaceAdder<'a> {
     map: &'a Race,
-    scratch: Scratch<Whole>,
+    scratch: Scratch<High>,
+    work: Work,
+}
+
+struct Work {
     bytes: [u8; PANEL],
-    code: Vec<u32>,
+    places: [u32; PANEL],
+    counter: Counter,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self { bytes: [0; PANEL], places: [0; PANEL], counter: Counter::default() }
+    }
 }
 
 /// Up to this many different values are counted by comparing, the rest by incrementing.
-const COMPARED: i32 = 20;
+const COMPARED: u32 = 32;
 
 impl Adder for RaceAdder<'_> {
     fn add(&mut self, panel: &Panel, sums: &mut [i64]) {
-        let Self { map, scratch, bytes, code } = self;
+        let Self { map, scratch, work } = self;
         let n = panel.len();
         if n == 0 {
             return;
         }
-        map.projection.each_group(map.simd, panel, scratch, |first, wholes| {
-            for (output, whole) in (first..map.projection.outputs()).zip(wholes.iter_mut().take(GROUP)) {
+        map.projection.each_group(map.simd, panel, scratch, |first, highs| {
+            for (output, highs) in (first..map.projection.outputs()).zip(highs.iter().take(GROUP)) {
                 match map.bits {
-                    None => {
-                        let sums = &mut sums[output * map.buckets..][..map.buckets];
-                        map.count(&whole[..n], bytes, sums);
-                    }
+                    None => map.count(&highs[..n], work, &mut sums[output * map.buckets..][..map.buckets]),
                     Some(bits) => {
                         let (hash, bit) = (output / bits as usize, output as u32 % bits);
-                        for (code, whole) in code[..n].iter_mut().zip(whole.iter()) {
-                            *code = if bit == 0 { 0 } else { *code } | u32::from(*whole >= 0) << bit;
+                        if bit == 0 {
+                            work.places.fill(0);
+                        }
+                        for (place, high) in work.places[..n].iter_mut().zip(highs) {
+                            *place |= u32::from(*high >= ORIGIN_HIGH) << bit;
                         }
                         if bit + 1 == bits {
-                            for code in &code[..n] {
-                                sums[hash * map.buckets + *code as usize] += 1;
-                            }
+                            work.counter.add(&work.places[..n], &mut sums[hash * map.buckets..][..map.buckets]);
                         }
                     }
                 }
@@ -133,39 +146,49 @@ impl Adder for RaceAdder<'_> {
 }
 
 impl Race {
-    fn count(&self, wholes: &[i32], bytes: &mut [u8; PANEL], sums: &mut [i64]) {
-        let (low, high) = range(self.simd, wholes, bytes);
+    fn count(&self, highs: &[u32], work: &mut Work, sums: &mut [i64]) {
+        let (low, high) = range(self.simd, highs, &mut work.bytes);
         if high - low < COMPARED {
             for value in low..=high {
-                sums[self.bucket(value)] += count_equal(self.simd, &bytes[..wholes.len()], value as u8);
+                sums[self.bucket(value)] += count_equal(self.simd, &work.bytes[..highs.len()], value as u8);
             }
         } else {
-            // A multiple of the buckets moves every value above zero; the quotient by multiplication is exact
-            // for values below 2²¹ and divisors below 2¹².
-            let buckets = self.buckets as u32;
-            let lift = (1u32 << 20).div_ceil(buckets) * buckets;
-            let inverse = (1u64 << 33).div_ceil(u64::from(buckets));
-            for whole in wholes {
-                let value = whole.wrapping_add_unsigned(lift) as u32;
-                let quotient = ((u64::from(value) * inverse) >> 33) as u32;
-                sums[(value - quotient * buckets) as usize] += 1;
-            }
+            let places = &mut work.places[..highs.len()];
+            buckets(self.simd, highs, self.buckets as u32, places);
+            work.counter.add(places, sums);
         }
     }
 }
 
 dispatched! {
-    fn range(wholes: &[i32], bytes: &mut [u8; PANEL]) -> (i32, i32) = range_loop
+    fn buckets(highs: &[u32], count: u32, places: &mut [u32]) = buckets_loop
+}
+
+/// [`Race::bucket`] for many: the distance from [`ORIGIN_HIGH`], lifted above zero by a multiple of the buckets. The
+/// quotient by multiplication is exact for values below 2²¹ and divisors up to 2¹².
+#[inline(always)]
+fn buckets_loop(highs: &[u32], count: u32, places: &mut [u32]) {
+    let lift = ((1u32 << 20).div_ceil(count) * count).wrapping_sub(ORIGIN_HIGH);
+    let inverse = (1u64 << 33).div_ceil(u64::from(count));
+    for (place, high) in places.iter_mut().zip(highs) {
+        let value = high.wrapping_add(lift);
+        let quotient = ((u64::from(value) * inverse) >> 33) as u32;
+        *place = value - quotient * count;
+    }
+}
+
+dispatched! {
+    fn range(highs: &[u32], bytes: &mut [u8; PANEL]) -> (u32, u32) = range_loop
 }
 
 /// The smallest and the largest value, and the low byte of each.
 #[inline(always)]
-fn range_loop(wholes: &[i32], bytes: &mut [u8; PANEL]) -> (i32, i32) {
-    let (mut low, mut high) = (i32::MAX, i32::MIN);
-    for (byte, whole) in bytes.iter_mut().zip(wholes) {
-        low = low.min(*whole);
-        high = high.max(*whole);
-        *byte = *whole as u8;
+fn range_loop(highs: &[u32], bytes: &mut [u8; PANEL]) -> (u32, u32) {
+    let (mut low, mut high) = (u32::MAX, 0);
+    for (byte, value) in bytes.iter_mut().zip(highs) {
+        low = low.min(*value);
+        high = high.max(*value);
+        *byte = *value as u8;
     }
     (low, high)
 }

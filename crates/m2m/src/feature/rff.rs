@@ -11,10 +11,10 @@
 
 use crate::Error;
 use crate::feature::projection::{All, Fraction, Keep, ORIGIN, Projection, Scratch};
-use crate::feature::simd::dispatched;
 use crate::feature::{Adder, Body, FeatureMap, Inputs, Precision, RffSpec, Simd, frequency};
 use crate::math;
 use crate::panel::{Panel, Record};
+use crate::simd::dispatched;
 
 /// A of the fast and of the precise features.
 pub(crate) const FAST: u64 = 1 << 20;

@@ -123,6 +123,7 @@ impl Transform {
         *self == Self::None
     }
 
+    #[inline(always)]
     pub(crate) fn apply(self, x: f64) -> f64 {
         match self {
             Self::None => x,
@@ -199,11 +200,16 @@ impl Range {
     ///
     /// The definition, step by step, each step one IEEE operation: clamp, transform, subtract the
     /// transformed minimum, multiply by the reciprocal width, clamp.
-    #[inline]
     pub fn unit(&self, x: f64) -> f64 {
+        self.unit_as(self.transform, x)
+    }
+
+    /// The same with the transform known where it is called, so that a loop over it can be vectorised.
+    #[inline(always)]
+    pub(crate) fn unit_as(&self, transform: Transform, x: f64) -> f64 {
         let x = if x < self.min { self.min } else { x };
         let x = if x > self.max { self.max } else { x };
-        let u = (self.transform.apply(x) - self.low) * self.inverse_width;
+        let u = (transform.apply(x) - self.low) * self.inverse_width;
         let u = if u < 0.0 { 0.0 } else { u };
         if u > 1.0 { 1.0 } else { u }
     }

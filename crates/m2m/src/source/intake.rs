@@ -94,12 +94,6 @@ impl<'a> Intake<'a> {
         self.slots[column]
     }
 
-    /// A number for a numeric column of the current row.
-    #[inline]
-    pub fn put_number(&mut self, slot: usize, value: f64) {
-        self.panel.raw_units(slot)[self.row] = value;
-    }
-
     /// Numbers for the current and the following rows; the caller keeps within the panel.
     pub fn numbers(&mut self, slot: usize) -> &mut [f64] {
         &mut self.panel.raw_units(slot)[self.row..]
