@@ -79,10 +79,20 @@ class Jobs:
             counts += np.bincount((h + offsets).ravel(), minlength=R * W)
         return len(self.x)
 
-    def hist_numpy(self):
+    def _hist_numpy(self, dtype):
         for column in self.columns:
-            np.bincount(np.minimum((column * BINS).astype(np.int64), BINS - 1), minlength=BINS)
+            for i in range(0, len(column), 16384):
+                np.bincount((column[i : i + 16384] * BINS).astype(dtype), minlength=BINS)
         return self.columns.shape[1]
+
+    def hist_numpy_64(self):
+        return self._hist_numpy(np.int64)
+
+    def hist_numpy_32(self):
+        return self._hist_numpy(np.int32)
+
+    def hist_numpy_8(self):
+        return self._hist_numpy(np.uint8)
 
     def _duckdb(self, source):
         import duckdb

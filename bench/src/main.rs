@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, bail};
@@ -25,14 +25,19 @@ fn thread_cpu() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Processor seconds of all finished children.
-fn children_cpu() -> f64 {
+/// What all finished children have used.
+fn children_usage() -> libc::rusage {
     // SAFETY: `usage` is a plain C struct that getrusage fills in.
-    let usage = unsafe {
+    unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage), 0);
         usage
-    };
+    }
+}
+
+/// Processor seconds of all finished children.
+fn children_cpu() -> f64 {
+    let usage = children_usage();
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
@@ -120,6 +125,7 @@ struct Comparison {
 }
 
 const NUMPY_RFF: &[&str] = &["rff_numpy_256", "rff_numpy_1024", "rff_numpy_4096"];
+const NUMPY_HIST: &[&str] = &["hist_numpy_64", "hist_numpy_32", "hist_numpy_8"];
 const TORCH_RFF: &[&str] = &["rff_torch_256", "rff_torch_1024"];
 
 const COMPARISONS: &[Comparison] = &[
@@ -129,22 +135,27 @@ const COMPARISONS: &[Comparison] = &[
     Comparison { ours: "rff_precise_avx512", peers: NUMPY_RFF, goal: 28.0 },
     Comparison { ours: "race_avx512", peers: &["race_numpy"], goal: 12.0 },
     Comparison { ours: "race_avx2", peers: &["race_numpy"], goal: 12.0 },
-    Comparison { ours: "hist_avx512", peers: &["hist_numpy"], goal: 5.0 },
-    Comparison { ours: "hist_avx2", peers: &["hist_numpy"], goal: 5.0 },
+    Comparison { ours: "hist_avx512", peers: NUMPY_HIST, goal: 5.0 },
+    Comparison { ours: "hist_avx2", peers: NUMPY_HIST, goal: 5.0 },
     Comparison { ours: "csv_release", peers: &["csv_duckdb"], goal: 2.8 },
     Comparison { ours: "parquet_release", peers: &["parquet_duckdb"], goal: 0.6 },
     Comparison { ours: "laplace", peers: &["noise_opendp"], goal: 10.0 },
 ];
 
 fn main() -> anyhow::Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(python), Some(binary), Some(directory)) = (arguments.next(), arguments.next(), arguments.next()) else {
-        bail!("usage: m2m-bench PYTHON M2M DIRECTORY (run it by `cargo xtask bench`)");
-    };
-    let directory = PathBuf::from(directory);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["speed", python, binary, directory] => speed(python, binary, Path::new(directory)),
+        ["memory", binary, directory] => memory(binary, Path::new(directory)),
+        _ => bail!("run it by `cargo xtask bench` or `cargo xtask bench memory`"),
+    }
+}
+
+fn speed(python: &str, binary: &str, directory: &Path) -> anyhow::Result<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers.py");
-    let mut peers = Peers::start(Path::new(&python), &script, &directory)?;
-    write_table(&directory)?;
+    let mut peers = Peers::start(Path::new(python), &script, directory)?;
+    write_table(directory)?;
     peers.run("make_parquet")?;
 
     let schema = schema();
@@ -190,9 +201,9 @@ fn main() -> anyhow::Result<()> {
                 }
             }
             match comparison.ours {
-                "csv_release" => results.push((comparison.ours.into(), release(&binary, &directory, "table.csv")?)),
+                "csv_release" => results.push((comparison.ours.into(), release(binary, directory, "table.csv")?)),
                 "parquet_release" => {
-                    results.push((comparison.ours.into(), release(&binary, &directory, "table.parquet")?))
+                    results.push((comparison.ours.into(), release(binary, directory, "table.parquet")?))
                 }
                 "laplace" => results.push((comparison.ours.into(), draws(|source, scale| source.laplace(scale))?)),
                 _ => {}
@@ -287,6 +298,39 @@ fn release(binary: &str, directory: &Path, table: &str) -> anyhow::Result<f64> {
         bail!("m2m sketch failed");
     }
     Ok((children_cpu() - before) / ROWS as f64)
+}
+
+/// Streams a generated table of 10 GB through a pipe and reports the peak memory of the reader.
+fn memory(binary: &str, directory: &Path) -> anyhow::Result<()> {
+    const BYTES: u64 = 10_000_000_000;
+    write_table(directory)?;
+    let table = std::fs::read(directory.join("table.csv"))?;
+    let header = table.iter().position(|byte| *byte == b'\n').context("a header")? + 1;
+    let mut child = Command::new(binary)
+        .current_dir(directory)
+        .args(["sketch", "-", "--schema", "schema.toml", "--epsilon", "1", "-o", "out.m2m", "--force"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut input = child.stdin.take().context("no stdin")?;
+    let start = std::time::Instant::now();
+    input.write_all(&table[..header])?;
+    let mut written = header as u64;
+    while written < BYTES {
+        input.write_all(&table[header..])?;
+        written += (table.len() - header) as u64;
+    }
+    drop(input);
+    if !child.wait()?.success() {
+        bail!("m2m sketch failed");
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let peak = children_usage().ru_maxrss as f64 / 1024.0;
+    println!(
+        "{:.1} GB through a pipe in {seconds:.1} s: peak memory {peak:.0} MB (goal: under 200)",
+        written as f64 / 1e9
+    );
+    Ok(())
 }
 
 /// CPU seconds per exact draw.

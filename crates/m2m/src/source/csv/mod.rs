@@ -249,7 +249,7 @@ fn take_column(
     rows: usize,
     intake: &mut Intake<'_>,
 ) {
-    let places = (first..).step_by(fields.width).take(rows).enumerate();
+    let places = (first..).step_by(fields.width).take(rows);
     match action {
         Action::Skip => {}
         Action::Number { slot, column } => {
@@ -262,7 +262,7 @@ fn take_column(
             if !odd {
                 return;
             }
-            for (row, field) in places.filter(|(_, field)| values[*field].is_nan()) {
+            for (row, field) in places.enumerate().filter(|(_, field)| values[*field].is_nan()) {
                 let (start, end) = fields.bounds(field);
                 let cell = match plain_number(fields.padded, start, end) {
                     Some(value) => Cell::Number(value),
@@ -272,12 +272,12 @@ fn take_column(
             }
         }
         Action::Cell { column } => {
-            for (row, field) in places {
+            for (row, field) in places.enumerate() {
                 let cell = intake.readers[column].text(fields.text(field));
                 intake.put_ahead(column, row, cell);
             }
         }
-        Action::User => places.for_each(|(_, field)| put_user(intake, fields.text(field))),
+        Action::User => places.for_each(|field| put_user(intake, fields.text(field))),
     }
 }
 
