@@ -79,20 +79,23 @@ class Jobs:
             counts += np.bincount((h + offsets).ravel(), minlength=R * W)
         return len(self.x)
 
-    def _hist_numpy(self, dtype):
+    def _hist_numpy(self, dtype, chunk):
         for column in self.columns:
-            for i in range(0, len(column), 16384):
-                np.bincount((column[i : i + 16384] * BINS).astype(dtype), minlength=BINS)
+            for i in range(0, len(column), chunk):
+                np.bincount((column[i : i + chunk] * BINS).astype(dtype), minlength=BINS)
         return self.columns.shape[1]
 
     def hist_numpy_64(self):
-        return self._hist_numpy(np.int64)
-
-    def hist_numpy_32(self):
-        return self._hist_numpy(np.int32)
+        return self._hist_numpy(np.int64, 1_000_000)
 
     def hist_numpy_8(self):
-        return self._hist_numpy(np.uint8)
+        return self._hist_numpy(np.uint8, 1_000_000)
+
+    def hist_chunked_64(self):
+        return self._hist_numpy(np.int64, 16_384)
+
+    def hist_chunked_32(self):
+        return self._hist_numpy(np.int32, 16_384)
 
     def _duckdb(self, source):
         import duckdb

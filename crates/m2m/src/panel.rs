@@ -1,5 +1,6 @@
 //! Records on their way to features: a few hundred at a time, column by column, already within public bounds.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::Schema;
@@ -9,6 +10,32 @@ use crate::simd::dispatched;
 
 /// How many records a panel holds: enough to fill vectors, few enough to stay in the nearest cache.
 pub const PANEL: usize = 768;
+
+/// One column of a panel, aligned to a cache line: a vector load that straddles two lines costs two.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Lane<T>([T; PANEL]);
+
+impl<T: Copy + Default> Default for Lane<T> {
+    fn default() -> Self {
+        Self([T::default(); PANEL])
+    }
+}
+
+impl<T> Deref for Lane<T> {
+    type Target = [T; PANEL];
+    #[inline(always)]
+    fn deref(&self) -> &[T; PANEL] {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Lane<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T; PANEL] {
+        &mut self.0
+    }
+}
 
 /// Where the columns of a schema live in a panel.
 pub struct Layout {
@@ -66,9 +93,9 @@ pub struct Panel {
     layout: Arc<Layout>,
     simd: Simd,
     len: usize,
-    units: Vec<[f64; PANEL]>,
+    units: Vec<Lane<f64>>,
     missing: Vec<bool>,
-    codes: Vec<[u32; PANEL]>,
+    codes: Vec<Lane<u32>>,
 }
 
 impl Panel {
@@ -77,9 +104,9 @@ impl Panel {
         Self {
             len: 0,
             simd: Simd::detect(),
-            units: vec![[0.0; PANEL]; layout.units.len()],
+            units: vec![Lane::default(); layout.units.len()],
             missing: vec![false; layout.units.len()],
-            codes: vec![[0; PANEL]; layout.codes.len()],
+            codes: vec![Lane::default(); layout.codes.len()],
             layout,
         }
     }
@@ -113,7 +140,7 @@ impl Panel {
     }
 
     /// The numbers of all unit slots, column by column. Entries past [`Panel::len`] are leftovers.
-    pub(crate) fn units(&self) -> &[[f64; PANEL]] {
+    pub(crate) fn units(&self) -> &[Lane<f64>] {
         &self.units
     }
 

@@ -134,7 +134,7 @@ impl Cells {
                 let units = &panel.units()[slot];
                 bin_all(simd, &units[..n], *scale, *shift, *bins, missing, cells);
                 for (a, atom) in atoms.iter().enumerate() {
-                    for (cell, u) in cells[..n].iter_mut().zip(units) {
+                    for (cell, u) in cells[..n].iter_mut().zip(units.iter()) {
                         *cell = if *u == *atom { bins + a as u32 } else { *cell };
                     }
                 }

@@ -6,7 +6,7 @@
 use crate::Error;
 use crate::feature::cells::Cells;
 use crate::feature::{Adder, Body, FeatureMap, Simd};
-use crate::panel::{PANEL, Panel, Record};
+use crate::panel::{Lane, Panel, Record};
 
 /// Tables over groups of columns, one after the other. A histogram is a table over one column.
 pub(crate) struct Tables {
@@ -67,14 +67,14 @@ impl FeatureMap for Tables {
     }
 
     fn adder(&self) -> Box<dyn Adder + '_> {
-        Box::new(TablesAdder { map: self, cells: [0; PANEL], place: [0; PANEL], counter: Counter::default() })
+        Box::new(TablesAdder { map: self, cells: Lane::default(), place: Lane::default(), counter: Counter::default() })
     }
 }
 
 struct TablesAdder<'a> {
     map: &'a Tables,
-    cells: [u32; PANEL],
-    place: [u32; PANEL],
+    cells: Lane<u32>,
+    place: Lane<u32>,
     counter: Counter,
 }
 
@@ -88,7 +88,7 @@ impl Adder for TablesAdder<'_> {
                 self.place.fill(0);
                 for (cells, step) in &table.columns {
                     cells.all(self.map.simd, panel, &mut self.cells);
-                    for (place, cell) in self.place[..n].iter_mut().zip(&self.cells) {
+                    for (place, cell) in self.place[..n].iter_mut().zip(self.cells.iter()) {
                         *place += cell * step;
                     }
                 }

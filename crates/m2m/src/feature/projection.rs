@@ -7,7 +7,7 @@
 
 use crate::Error;
 use crate::feature::{Inputs, Simd};
-use crate::panel::{PANEL, Panel, Record, Slot, Value};
+use crate::panel::{Lane, PANEL, Panel, Record, Slot, Value};
 use crate::simd::dispatched;
 use crate::stream::PublicStream;
 
@@ -85,21 +85,21 @@ impl Keep for All {
     }
 }
 
-type Columns<T> = [[T; PANEL]; GROUP];
+type Columns<T> = [Lane<T>; GROUP];
 
 /// Space that a projection works in.
 pub(crate) struct Scratch<K: Keep> {
     start: Box<Columns<f64>>,
-    numbers: Vec<[f64; PANEL]>,
+    numbers: Vec<Lane<f64>>,
     pub kept: Box<Columns<K::Out>>,
 }
 
 impl<K: Keep> Default for Scratch<K> {
     fn default() -> Self {
         Self {
-            start: Box::new([[0.0; PANEL]; GROUP]),
+            start: Box::new([Lane::default(); GROUP]),
             numbers: Vec::new(),
-            kept: Box::new([[K::Out::default(); PANEL]; GROUP]),
+            kept: Box::new([Lane::default(); GROUP]),
         }
     }
 }
@@ -219,10 +219,10 @@ impl Projection {
     }
 
     /// Copies the numbers that are used, with zeros for missing ones.
-    fn gather(&self, panel: &Panel, numbers: &mut Vec<[f64; PANEL]>) {
-        numbers.resize(self.units.len(), [0.0; PANEL]);
+    fn gather(&self, panel: &Panel, numbers: &mut Vec<Lane<f64>>) {
+        numbers.resize(self.units.len(), Lane::default());
         for (input, numbers) in self.units.iter().zip(numbers) {
-            for (number, unit) in numbers.iter_mut().zip(&panel.units()[input.slot]) {
+            for (number, unit) in numbers.iter_mut().zip(panel.units()[input.slot].iter()) {
                 *number = if unit.is_nan() { 0.0 } else { *unit };
             }
         }
@@ -234,7 +234,7 @@ impl Projection {
             let output = group * GROUP + j;
             column.fill(self.start[output]);
             for input in self.units.iter().filter(|input| panel.has_missing(input.slot)) {
-                for (sum, unit) in column.iter_mut().zip(&panel.units()[input.slot]) {
+                for (sum, unit) in column.iter_mut().zip(panel.units()[input.slot].iter()) {
                     *sum += if unit.is_nan() { input.missing[output] } else { 0.0 };
                 }
             }
@@ -249,17 +249,17 @@ impl Projection {
 }
 
 dispatched! {
-    fn project_from_constant<K: Keep>(units: &[[f64; PANEL]], weights: &[[f64; GROUP]], start: &[f64; GROUP], steps: usize, kept: &mut Columns<K::Out>)
+    fn project_from_constant<K: Keep>(units: &[Lane<f64>], weights: &[[f64; GROUP]], start: &[f64; GROUP], steps: usize, kept: &mut Columns<K::Out>)
         = constant_start
 }
 dispatched! {
-    fn project_from_columns<K: Keep>(units: &[[f64; PANEL]], weights: &[[f64; GROUP]], start: &Columns<f64>, steps: usize, kept: &mut Columns<K::Out>)
+    fn project_from_columns<K: Keep>(units: &[Lane<f64>], weights: &[[f64; GROUP]], start: &Columns<f64>, steps: usize, kept: &mut Columns<K::Out>)
         = column_start
 }
 
 #[inline(always)]
 fn constant_start<K: Keep>(
-    units: &[[f64; PANEL]],
+    units: &[Lane<f64>],
     weights: &[[f64; GROUP]],
     start: &[f64; GROUP],
     steps: usize,
@@ -270,7 +270,7 @@ fn constant_start<K: Keep>(
 
 #[inline(always)]
 fn column_start<K: Keep>(
-    units: &[[f64; PANEL]],
+    units: &[Lane<f64>],
     weights: &[[f64; GROUP]],
     start: &Columns<f64>,
     steps: usize,
@@ -286,7 +286,7 @@ fn lanes(column: &[f64; PANEL], at: usize) -> &[f64; LANES] {
 
 #[inline(always)]
 fn project<K: Keep>(
-    units: &[[f64; PANEL]],
+    units: &[Lane<f64>],
     weights: &[[f64; GROUP]],
     steps: usize,
     kept: &mut Columns<K::Out>,

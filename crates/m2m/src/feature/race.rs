@@ -12,7 +12,7 @@ use crate::feature::projection::{
     GROUP, High, Keep, ORIGIN, ORIGIN_HIGH, Projection, Scratch, coordinates, normal_directions,
 };
 use crate::feature::{Adder, Body, FeatureMap, Hash, Inputs, RaceSpec, Simd};
-use crate::panel::{PANEL, Panel, Record};
+use crate::panel::{Lane, PANEL, Panel, Record};
 use crate::simd::dispatched;
 use crate::stream::PublicStream;
 
@@ -102,14 +102,14 @@ struct RaceAdder<'a> {
 }
 
 struct Work {
-    bytes: [u8; PANEL],
-    places: [u32; PANEL],
+    bytes: Lane<u8>,
+    places: Lane<u32>,
     counter: Counter,
 }
 
 impl Default for Work {
     fn default() -> Self {
-        Self { bytes: [0; PANEL], places: [0; PANEL], counter: Counter::default() }
+        Self { bytes: Lane::default(), places: Lane::default(), counter: Counter::default() }
     }
 }
 
@@ -132,7 +132,7 @@ impl Adder for RaceAdder<'_> {
                         if bit == 0 {
                             work.places.fill(0);
                         }
-                        for (place, high) in work.places[..n].iter_mut().zip(highs) {
+                        for (place, high) in work.places[..n].iter_mut().zip(highs.iter()) {
                             *place |= u32::from(*high >= ORIGIN_HIGH) << bit;
                         }
                         if bit + 1 == bits {

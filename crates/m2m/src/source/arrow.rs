@@ -24,7 +24,7 @@ use crate::source::{Shared, Watch, absent, user_column};
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
 
 /// Rows in a batch of Parquet.
-const BATCH: usize = 16 * crate::panel::PANEL;
+const BATCH: usize = 4 * crate::panel::PANEL;
 
 /// Something with an Arrow schema, opened.
 pub(crate) struct Reader {
