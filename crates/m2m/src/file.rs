@@ -64,11 +64,13 @@ pub(crate) fn write(
         }
     }
     drop(temporary);
-    // The name itself must survive a power cut; some file systems cannot sync a directory, and say so.
-    if let Ok(directory) = File::open(parent) {
-        let _ = directory.sync_all();
+    // The name itself must survive a power cut. Some file systems cannot sync a directory, and say so.
+    match File::open(parent).and_then(|directory| directory.sync_all()) {
+        Err(error) if !matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Err(failed(error))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn create(path: &Path, mode: Mode) -> io::Result<File> {

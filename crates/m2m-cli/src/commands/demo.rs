@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let table = Table::from_csv_bytes(people.clone().into_bytes());
     let (sums, report) = source::sketch(&Sketcher::new(&schema, &design)?, &table, threads, &())?;
-    let release = sums.privatise(&plan, noise)?;
+    let release = sums.privatise(noise)?;
     println!("{} people who do not exist, {} columns, one release.\n", report.rows, schema.columns().len());
     super::info::print(&release);
     println!("\nCounts as they stand in the release, beside the truth that only the curator knows:\n");

@@ -1,11 +1,11 @@
 //! `m2m merge`: exact addition of secret sums.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use m2m::Sums;
 
-use crate::console;
+use crate::console::{self, Mistake};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  m2m merge monday.sums tuesday.sums -o all.sums")]
@@ -24,11 +24,19 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (first, rest) = args.parts.split_first().expect("at least one part is required");
     let mut total = Sums::open(first)?;
-    for part in rest {
+    for (before, part) in rest.iter().enumerate() {
+        if args.parts[..=before].iter().any(|other| is_same_file(other, part)) {
+            let message = format!("{} is given twice; its rows would count twice", part.display());
+            return Err(Mistake(message).into());
+        }
         total.merge(Sums::open(part)?).with_context(|| part.display().to_string())?;
     }
     let _whole = console::hold_interrupt();
     total.save(&args.output, args.force)?;
     eprintln!("wrote {}: secret sums of {} parts, not for publication", args.output.display(), args.parts.len());
     Ok(())
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use m2m::privatise::{Budget, Ledger, Neighbours, NoiseKind, Plan, Privacy};
+use m2m::privatise::{Budget, Ledger, Neighbours, Noise, NoiseKind, Plan, Privacy};
 use m2m::{Decimal, Design, Release, Schema, Sums};
 
-use crate::console;
+use crate::console::{self, Mistake};
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Privacy")]
@@ -73,9 +73,12 @@ impl PrivacyArgs {
     }
 
     /// Refuses early what the ledger would refuse late.
-    pub fn check_ledger(&self, plan: &Plan) -> anyhow::Result<()> {
+    pub fn check_ledger(&self, plan: &Plan, output: &Path) -> anyhow::Result<()> {
         if let Some(path) = &self.ledger {
-            Ledger::open(path)?.check(plan.privacy().budget)?;
+            Ledger::open(path)?.check(plan)?;
+            if output.exists() && output.canonicalize()? == path.canonicalize()? {
+                return Err(Mistake("the output would replace the ledger; give it another name".into()).into());
+            }
         }
         Ok(())
     }
@@ -85,16 +88,16 @@ impl PrivacyArgs {
         &self,
         sums: Sums,
         plan: &Plan,
-        noise: m2m::privatise::Noise,
+        noise: Noise,
         output: &Path,
         force: bool,
     ) -> anyhow::Result<Release> {
         let _whole = console::hold_interrupt();
         let budget = plan.privacy().budget;
         if let Some(path) = &self.ledger {
-            Ledger::debit(path, budget, &output.display().to_string())?;
+            Ledger::debit(path, plan, &output.display().to_string())?;
         }
-        let release = sums.privatise(plan, noise)?;
+        let release = sums.privatise(noise)?;
         let written = release.save(output, force);
         match &self.ledger {
             Some(ledger) => written.with_context(|| {

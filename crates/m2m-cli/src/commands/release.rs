@@ -27,7 +27,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let file = SumsFile::open(&args.sums)?;
     let plan = args.privacy.plan(file.schema(), file.design())?;
-    args.privacy.check_ledger(&plan)?;
+    args.privacy.check_ledger(&plan, &args.output)?;
     // The noise is there before the first sum is read.
     let noise = plan.draw()?;
     let release = args.privacy.publish(file.read()?, &plan, noise, &args.output, args.force)?;

@@ -31,7 +31,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Draft { data } => {
             let table = Table::open(&expand(&[data])?, CsvOptions::default())?;
             print!("{}", m2m::schema::draft(&table.fields()?));
-            eprintln!("fill in what is marked, then run `m2m schema check`");
+            eprintln!("took the names from the header; fill in what is marked, then run `m2m schema check`");
         }
         Command::Check { schema, format } => {
             let schema = Schema::open(schema)?;

@@ -73,7 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         }
         Some(output) => {
             let plan = args.privacy.plan(&schema, &design)?;
-            args.privacy.check_ledger(&plan)?;
+            args.privacy.check_ledger(&plan, output)?;
             let sketcher = Sketcher::new(&schema, &design)?;
             // The noise is there before the first row is read.
             let noise = plan.draw()?;

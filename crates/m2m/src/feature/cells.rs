@@ -133,7 +133,8 @@ impl Cells {
                 let missing = self.len() as u32 - 1;
                 let units = &panel.units()[slot];
                 bin_all(simd, &units[..n], *scale, *shift, *bins, missing, cells);
-                for (a, atom) in atoms.iter().enumerate() {
+                // Backwards, so that the first of atoms which the scale cannot tell apart counts, as above.
+                for (a, atom) in atoms.iter().enumerate().rev() {
                     for (cell, u) in cells[..n].iter_mut().zip(units.iter()) {
                         *cell = if *u == *atom { bins + a as u32 } else { *cell };
                     }

@@ -398,6 +398,9 @@ impl MapSpec {
                 }
             }
             Self::Custom(spec) => {
+                if !matches!(spec.body, Body::Bounded { .. }) {
+                    return fail("declare Body::Bounded, the bound that is enforced on every record");
+                }
                 if spec.features == 0 || spec.features > MAX_FEATURES || spec.body.largest() > MAX_CUSTOM {
                     return fail(&format!("give 1 to {MAX_FEATURES} features, each at most {MAX_CUSTOM} in size"));
                 }

@@ -148,7 +148,8 @@ impl Projection {
                 }
             }
         }
-        if reach.iter().any(|reach| reach.is_nan() || *reach + 1.0 >= REACH) {
+        let finite = directions.iter().flatten().all(|weight| weight.is_finite());
+        if !finite || reach.iter().any(|reach| *reach + 1.0 >= REACH) {
             return Err(Error::Design(
                 "sigma is so small that the projections of a record overflow; give a larger sigma".into(),
             ));
@@ -200,7 +201,9 @@ impl Projection {
         let steps = panel.len().div_ceil(LANES);
         let complete = !self.units.iter().any(|input| panel.has_missing(input.slot));
         let Scratch { start: starts, numbers, kept } = scratch;
-        let in_place = complete && self.units.len() == panel.units().len();
+        // The panel's columns can be read as they are only if all are used, in their own order.
+        let in_order = self.units.iter().enumerate().all(|(at, input)| input.slot == at);
+        let in_place = complete && in_order && self.units.len() == panel.units().len();
         if !in_place {
             self.gather(panel, numbers);
         }

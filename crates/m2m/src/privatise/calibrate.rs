@@ -50,14 +50,18 @@ pub(crate) fn concentrated_delta(epsilon: f64, rho: f64) -> f64 {
     bound(0.5 * (low + high)).exp().min(1.0)
 }
 
-/// The largest argument in (0, 10⁴) at which an increasing function stays below a limit, less one part in 10⁹.
-fn largest(limit: f64, increasing: impl Fn(f64) -> f64) -> f64 {
+/// The largest argument between 10⁻²⁰ and 10⁴ at which an increasing function stays below a limit, less one part in 10⁹;
+/// nothing if it does not there.
+fn largest(limit: f64, increasing: impl Fn(f64) -> f64) -> Option<f64> {
     let (mut low, mut high) = (-46.0f64, 9.2f64);
+    if increasing(low.exp()) > limit {
+        return None;
+    }
     for _ in 0..200 {
         let middle = 0.5 * (low + high);
         if increasing(middle.exp()) <= limit { low = middle } else { high = middle }
     }
-    low.exp() * (1.0 - 1e-9)
+    Some(low.exp() * (1.0 - 1e-9))
 }
 
 /// Which argument bounds the privacy of discrete Gaussian noise at (ε, δ).
@@ -75,14 +79,15 @@ const SET_ASIDE: f64 = 2.0;
 const PER_COORDINATE: f64 = 1.0 / (1u64 << 53) as f64;
 
 impl GaussianRule {
-    /// Both rules for a budget and a number of noised coordinates.
-    pub fn both(epsilon: f64, delta: f64, coordinates: usize) -> [Option<Self>; 2] {
+    /// The rules that apply to a budget and a number of noised coordinates.
+    pub fn all(epsilon: f64, delta: f64, coordinates: usize) -> Vec<Self> {
         let slack = coordinates as f64 * PER_COORDINATE;
         let (reduced_epsilon, reduced_delta) = (epsilon - slack, delta * (1.0 - slack) * (1.0 - 1e-9));
-        let analytic = (reduced_epsilon > 0.0 && reduced_delta > 0.0 && epsilon <= 300.0)
-            .then(|| Self::Analytic(largest(reduced_delta, |mu| gaussian_delta(reduced_epsilon, mu))));
-        let concentrated = Self::Concentrated(largest(delta * (1.0 - 1e-9), |rho| concentrated_delta(epsilon, rho)));
-        [analytic, Some(concentrated)]
+        // Beyond these bounds the difference of the two terms of δ loses its digits, or the exponential overflows.
+        let computable = (1e-6..=300.0).contains(&epsilon) && reduced_epsilon > 0.0 && reduced_delta > 0.0;
+        let analytic = if computable { largest(reduced_delta, |mu| gaussian_delta(reduced_epsilon, mu)) } else { None };
+        let concentrated = largest(delta * (1.0 - 1e-9), |rho| concentrated_delta(epsilon, rho));
+        analytic.map(Self::Analytic).into_iter().chain(concentrated.map(Self::Concentrated)).collect()
     }
 
     /// σ of a block with the given share of the budget.
@@ -117,7 +122,13 @@ pub(crate) fn disc_noise(pairs: u64, radius: f64, epsilon: f64) -> Result<(Scale
         let scale = round_up(radius / target)?;
         let minimum = (pairs as f64 * to_f64(scale)).ceil();
         let slack = disc_slack(pairs, radius, minimum) * (1.0 + 1e-6) + 1e-15 * pairs as f64;
-        if minimum >= 1.0 && radius / to_f64(scale) * (1.0 + ROOM) + slack <= epsilon && minimum < (1u64 << 60) as f64 {
+        // The mean radius stays below 2⁵⁶, so that a radius beyond the sampler's 2⁶² has probability below e^(-170).
+        if 2.0 * (pairs + 1) as f64 * to_f64(scale) >= (1u64 << 56) as f64 {
+            return Err(Error::Budget(
+                "the budget is so small that the noise overflows; give a larger one or a smaller map".into(),
+            ));
+        }
+        if minimum >= 1.0 && radius / to_f64(scale) * (1.0 + ROOM) + slack <= epsilon {
             return Ok((scale, minimum as u64));
         }
         target = (epsilon - slack).max(target * 0.5).min(target * (1.0 - 1e-9));
@@ -133,7 +144,7 @@ mod tests {
     /// Values from the Gaussian mechanism's literature: σ = 3.7306 at (1, 1e-5) for Δ = 1.
     #[test]
     fn known_calibrations() {
-        let GaussianRule::Analytic(mu) = GaussianRule::both(1.0, 1e-5, 1)[0].unwrap() else { panic!() };
+        let GaussianRule::Analytic(mu) = GaussianRule::all(1.0, 1e-5, 1)[0] else { panic!() };
         assert!((1.0 / mu - 3.7306).abs() < 1e-4, "{}", 1.0 / mu);
         assert!((gaussian_delta(1.0, 1.0) - 0.126_936_737_506_645_9).abs() < 1e-12);
         // Balle and Wang's formula never exceeds the bound by zCDP.
@@ -157,7 +168,7 @@ mod tests {
     fn discrete_gaussian_keeps_delta() {
         for epsilon in [0.05, 0.3, 1.0, 3.0, 10.0, 40.0] {
             for delta in [1e-9, 1e-6, 1e-3] {
-                for rule in GaussianRule::both(epsilon, delta, 1).into_iter().flatten() {
+                for rule in GaussianRule::all(epsilon, delta, 1) {
                     for shift in [1i64, 2, 7] {
                         let sigma = to_f64(round_up(rule.sigma((shift * shift) as f64, 1.0)).unwrap());
                         let exact = discrete_delta(epsilon, sigma, shift);

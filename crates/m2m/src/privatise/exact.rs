@@ -201,7 +201,7 @@ impl NoiseSource {
         let radius = loop {
             let radius: u128 = (0..=out.len()).map(|_| self.geometric(scale)).sum();
             if radius >= u128::from(minimum) {
-                // Beyond 2⁶² only with probability below e^(-40).
+                // Beyond 2⁶² only with probability below e^(-170), as the calibration keeps the mean below 2⁵⁶.
                 break radius.min(1 << 62) as u64;
             }
         };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::privatise::Budget;
+use crate::privatise::{Budget, Neighbours, Plan};
 use crate::{Decimal, Error, file};
 
 /// A file with a total and every debit against it. A person may write the total and comments; debits are appended.
@@ -17,6 +17,8 @@ use crate::{Decimal, Error, file};
 /// [[spent]]
 /// at = "2026-01-31T12:00:00Z"
 /// what = "table.m2m"
+/// unit = "row"
+/// neighbours = "add-remove"
 /// epsilon = 1.0
 /// ```
 pub struct Ledger {
@@ -40,6 +42,10 @@ pub struct Entry {
     pub at: String,
     /// For what.
     pub what: String,
+    /// `"row"`, or the column that identifies a user.
+    pub unit: String,
+    /// Which tables count as neighbours.
+    pub neighbours: Neighbours,
     /// How much.
     #[serde(flatten)]
     pub budget: Budget,
@@ -129,8 +135,17 @@ impl Ledger {
         }
     }
 
-    /// Whether there is enough left for a budget.
-    pub fn check(&self, budget: Budget) -> Result<(), Error> {
+    /// Whether a plan may be carried out: enough is left, and the debits so far protect the same unit against the same
+    /// neighbours, as budgets of different kinds do not add up.
+    pub fn check(&self, plan: &Plan) -> Result<(), Error> {
+        let budget = plan.privacy().budget;
+        let (unit, neighbours) = (plan.schema().unit().name(), plan.privacy().neighbours);
+        if self.record.spent.iter().any(|entry| entry.unit != unit || entry.neighbours != neighbours) {
+            return Err(Error::Ledger(format!(
+                "{} has debits for another privacy unit or other neighbours, with which this one does not add up; keep a ledger for each",
+                self.path.display()
+            )));
+        }
         let (amount, delta) = self.cost(budget)?;
         let left = self.left();
         if left.0.checked_sub(amount).is_some() && left.1.checked_sub(delta).is_some() {
@@ -144,20 +159,39 @@ impl Ledger {
         )))
     }
 
-    /// Debits a budget, or refuses and changes nothing.
+    /// Debits what a plan spends, or refuses and changes nothing.
     ///
     /// The debit is on disk, under an exclusive lock and after an fsync, when this returns: only then may noise be
     /// added. A crash afterwards leaves a debit without a release, never a release without a debit.
-    pub fn debit(path: &Path, budget: Budget, what: &str) -> Result<Self, Error> {
+    pub fn debit(path: &Path, plan: &Plan, what: &str) -> Result<Self, Error> {
+        let path = &real_path(path)?;
         let _lock = lock(path)?;
         let ledger = Self::open(path)?;
-        ledger.check(budget)?;
-        let entry = Entry { at: now(), what: what.to_owned(), budget };
+        ledger.check(plan)?;
+        let entry = Entry {
+            at: now(),
+            what: what.to_owned(),
+            unit: plan.schema().unit().name().to_owned(),
+            neighbours: plan.privacy().neighbours,
+            budget: plan.privacy().budget,
+        };
         let debit = toml::to_string(&Debits { spent: [&entry] }).expect("an entry has a TOML form");
         let text = format!("{}\n\n{debit}", ledger.text.trim_end());
         file::write(path, true, file::Mode::Keep, |out| std::io::Write::write_all(out, text.as_bytes()))?;
         Self::open(path)
     }
+}
+
+/// The ledger itself behind any symbolic links: a debit replaces the file at this path, and must not replace a link. A
+/// file with several names is refused, as only one of them would be debited.
+fn real_path(path: &Path) -> Result<PathBuf, Error> {
+    let failed = |error| Error::Read { path: path.to_owned(), error };
+    let real = std::fs::canonicalize(path).map_err(failed)?;
+    #[cfg(unix)]
+    if std::os::unix::fs::MetadataExt::nlink(&std::fs::metadata(&real).map_err(failed)?) > 1 {
+        return Err(Error::Ledger(format!("{} has several names (hard links); keep it under one", real.display())));
+    }
+    Ok(real)
 }
 
 /// An exclusive lock beside the ledger, given up when dropped or when the process ends. The file itself cannot
@@ -179,10 +213,22 @@ fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::privatise::Privacy;
+    use crate::{Design, Schema};
 
     fn budget(epsilon: &str, delta: &str, rho: &str) -> Budget {
         let parse = |text: &str| if text.is_empty() { None } else { Some(text.parse().unwrap()) };
         Budget::new(parse(epsilon), parse(delta), parse(rho)).unwrap()
+    }
+
+    fn debit(path: &Path, budget: Budget, neighbours: Neighbours) -> Result<Ledger, Error> {
+        let schema = Schema::from_toml("[[column]]\nname='a'\ntype='boolean'").unwrap();
+        let privacy = Privacy { neighbours, ..Privacy::new(budget) };
+        Ledger::debit(path, &Plan::new(&schema, &Design::parse("hist").unwrap(), privacy).unwrap(), "x")
+    }
+
+    fn spend(path: &Path, epsilon: &str, delta: &str, rho: &str) -> Result<Ledger, Error> {
+        debit(path, budget(epsilon, delta, rho), Neighbours::AddRemove)
     }
 
     #[test]
@@ -191,9 +237,9 @@ mod tests {
         let path = dir.path().join("budget.toml");
         std::fs::write(&path, "# ours\n[total]\nepsilon = 0.3\n").unwrap();
         for _ in 0..3 {
-            Ledger::debit(&path, budget("0.1", "", ""), "x").unwrap();
+            spend(&path, "0.1", "", "").unwrap();
         }
-        let message = Ledger::debit(&path, budget("0.000001", "", ""), "x").err().unwrap().to_string();
+        let message = spend(&path, "0.000001", "", "").err().unwrap().to_string();
         assert!(message.contains("ε = 0 left of ε = 0.3"), "{message}");
         assert!(std::fs::read_to_string(&path).unwrap().starts_with("# ours\n"));
         assert_eq!(Ledger::open(&path).unwrap().spent().len(), 3);
@@ -208,14 +254,30 @@ mod tests {
             path
         };
         let pure = at("pure", budget("1", "", ""));
-        assert!(Ledger::debit(&pure, budget("0.1", "1e-6", ""), "x").is_err());
-        assert!(Ledger::debit(&pure, budget("", "", "0.1"), "x").is_err());
+        assert!(spend(&pure, "0.1", "1e-6", "").is_err());
+        assert!(spend(&pure, "", "", "0.1").is_err());
+        debit(&pure, budget("0.1", "", ""), Neighbours::Replace).unwrap();
+        assert!(spend(&pure, "0.1", "", "").is_err());
         let approximate = at("approximate", budget("1", "1e-6", ""));
-        Ledger::debit(&approximate, budget("0.5", "1e-6", ""), "x").unwrap();
-        assert!(Ledger::debit(&approximate, budget("0.1", "1e-9", ""), "x").is_err());
-        Ledger::debit(&approximate, budget("0.5", "", ""), "x").unwrap();
+        spend(&approximate, "0.5", "1e-6", "").unwrap();
+        assert!(spend(&approximate, "0.1", "1e-9", "").is_err());
+        spend(&approximate, "0.5", "", "").unwrap();
         let concentrated = at("concentrated", budget("", "", "0.5"));
-        Ledger::debit(&concentrated, budget("1", "", ""), "x").unwrap();
-        assert!(Ledger::debit(&concentrated, budget("", "", "0.000000000001"), "x").is_err());
+        spend(&concentrated, "1", "", "").unwrap();
+        assert!(spend(&concentrated, "", "", "0.000000000001").is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn other_names_spend_from_the_same_ledger() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("budget.toml"), dir.path().join("link.toml"));
+        Ledger::create(&path, budget("1", "", "")).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        spend(&link, "1", "", "").unwrap();
+        assert!(spend(&path, "1", "", "").is_err());
+        assert!(spend(&link, "1", "", "").is_err());
+        std::fs::hard_link(&path, dir.path().join("other.toml")).unwrap();
+        assert!(spend(&path, "1", "", "").err().unwrap().to_string().contains("hard links"));
     }
 }

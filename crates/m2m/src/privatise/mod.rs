@@ -154,6 +154,13 @@ impl Plan {
             let share = (1.0 - count_share) * block.share.to_f64();
             parts.push(Part::new(len, body, share, privacy.neighbours, rows)?);
         }
+        if let Budget::Approximate { epsilon, .. } = privacy.budget
+            && epsilon.to_f64() < 1e-6
+        {
+            return Err(Error::Budget(
+                "with delta, epsilon must be at least 0.000001; give a larger one, or leave out delta".into(),
+            ));
+        }
         let mut mechanisms = match privacy.budget {
             Budget::Pure { epsilon } => parts
                 .iter()
@@ -161,15 +168,16 @@ impl Plan {
                 .collect::<Result<Vec<_>, _>>()?,
             Budget::Approximate { epsilon, delta } => {
                 let coordinates = parts.iter().map(|part| part.len).sum();
-                GaussianRule::both(epsilon.to_f64(), delta.to_f64(), coordinates)
+                GaussianRule::all(epsilon.to_f64(), delta.to_f64(), coordinates)
                     .into_iter()
-                    .flatten()
                     .map(|rule| parts.iter().map(|part| part.sigma(rule)).collect::<Vec<_>>())
                     .min_by(|a, b| {
                         let size = |sigmas: &[f64]| sigmas.iter().map(|sigma| sigma.ln()).sum::<f64>();
                         size(a).total_cmp(&size(b))
                     })
-                    .expect("the second rule always applies")
+                    .ok_or_else(|| {
+                        Error::Budget("epsilon and delta are too small to calibrate noise for; give larger ones".into())
+                    })?
                     .into_iter()
                     .map(|sigma| Ok(Mechanism::DiscreteGaussian { sigma: round_up(sigma)? }))
                     .collect::<Result<Vec<_>, Error>>()?
@@ -230,7 +238,7 @@ impl Plan {
                 Ok(noise)
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        Ok(Noise { count: self.count.map(|_| count[0]), blocks })
+        Ok(Noise { plan: self.clone(), count: self.count.map(|_| count[0]), blocks })
     }
 }
 
@@ -256,8 +264,9 @@ fn draw_block(mechanism: &Mechanism, noise: &mut [i128], source: &mut NoiseSourc
     })
 }
 
-/// Noise for one release: drawn once, used once. It cannot be copied or read.
+/// Noise for one release, with the plan that it was drawn for: drawn once, used once. It cannot be copied or read.
 pub struct Noise {
+    pub(crate) plan: Plan,
     pub(crate) count: Option<i128>,
     pub(crate) blocks: Vec<Vec<i128>>,
 }

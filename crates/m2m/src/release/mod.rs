@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::feature::{Block, Body, MapSpec};
 use crate::privatise::{Budget, Mechanism, Neighbours, NoiseKind, Plan, Privacy};
-use crate::schema::Unit;
 use crate::{Decimal, Design, Error, Schema};
 
 /// One differentially private release. Everything in it is public.
@@ -92,14 +91,10 @@ impl Release {
     pub(crate) fn new(plan: &Plan, count: i64, sums: Vec<Vec<i64>>) -> Result<Self, Error> {
         let schema = plan.schema().clone();
         let privacy = plan.privacy();
-        let unit = match schema.unit() {
-            Unit::Row => "row".to_owned(),
-            Unit::User { column, .. } => column.clone(),
-        };
         let statement = Statement {
             budget: privacy.budget,
             neighbours: privacy.neighbours,
-            unit,
+            unit: schema.unit().name().to_owned(),
             max_rows: schema.unit().max_rows(),
             count_share: plan.count().map(|_| privacy.count_share),
         };
@@ -152,11 +147,8 @@ impl Release {
     /// Checks what a file says of itself: sizes, bounds, and that the noise is at least what the stated budget needs.
     fn check(&self) -> Result<(), Error> {
         let wrong = |what: &str| Err(Error::Release(format!("{what}; the file is damaged or was not made by m2m")));
-        let unit = match self.schema.unit() {
-            Unit::Row => "row",
-            Unit::User { column, .. } => column,
-        };
-        if self.statement.unit != unit || self.statement.max_rows != self.schema.unit().max_rows() {
+        if self.statement.unit != self.schema.unit().name() || self.statement.max_rows != self.schema.unit().max_rows()
+        {
             return wrong("the privacy unit of its statement is not that of its schema");
         }
         for block in &self.blocks {

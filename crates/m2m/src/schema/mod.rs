@@ -53,6 +53,14 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// `"row"`, or the column that identifies a user.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Row => "row",
+            Self::User { column, .. } => column,
+        }
+    }
+
     /// How many rows one unit can contribute.
     pub fn max_rows(&self) -> u32 {
         match self {

@@ -67,7 +67,14 @@ impl Reader {
 
     pub fn memory(batches: &[RecordBatch]) -> Self {
         let schema = batches.first().map_or_else(|| Arc::new(arrow_schema::Schema::empty()), RecordBatch::schema);
-        let batches: Vec<_> = batches.iter().cloned().map(Ok).collect();
+        let same = |batch: &RecordBatch| {
+            if batch.schema().fields() == schema.fields() {
+                Ok(batch.clone())
+            } else {
+                Err(ArrowError::SchemaError("batches of one table must have the same columns in the same order".into()))
+            }
+        };
+        let batches: Vec<_> = batches.iter().map(same).collect();
         Self { name: "memory".into(), schema, source: Source::Batches(Box::new(batches.into_iter())) }
     }
 
@@ -279,7 +286,7 @@ impl SharedArrow {
 fn put_column(array: &ArrayRef, column: usize, at: usize, count: usize, intake: &mut Intake<'_>) {
     match intake.slot(column) {
         Slot::Unit(slot) => match numbers(array, &intake.readers[column]) {
-            Numbers::Plain(values) if array.null_count() == 0 => {
+            Numbers::Plain(values) if array.null_count() == 0 && intake.readers[column].is_plain_number() => {
                 let target = &mut intake.numbers(slot)[..count];
                 target.copy_from_slice(&values[at..at + count]);
                 if target.iter().any(|value| value.is_nan()) {
@@ -346,7 +353,7 @@ fn numbers<'a>(array: &'a ArrayRef, reader: &CellReader) -> Numbers<'a> {
         }};
     }
     let per_day = 1.0 / 86_400.0;
-    let day = !reader.is_plain_number() && reader.is_date();
+    let day = reader.is_date();
     let seconds = move |seconds: f64| if day { (seconds * per_day).floor() } else { seconds };
     match array.data_type() {
         DataType::Float64 => Numbers::Plain(array.as_primitive::<Float64Type>().values()),

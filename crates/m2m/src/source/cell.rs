@@ -24,6 +24,8 @@ pub(crate) struct CellReader {
     shape: Shape,
     nullable: bool,
     missing: Vec<Vec<u8>>,
+    /// Those spellings of "missing" that are numbers: any way to write them means the same.
+    missing_numbers: Vec<f64>,
     pub missing_code: u32,
 }
 
@@ -51,12 +53,14 @@ impl CellReader {
             shape,
             nullable: column.nullable,
             missing: column.missing.iter().map(|text| text.as_bytes().to_vec()).collect(),
+            missing_numbers: column.missing.iter().filter_map(|text| text.parse().ok()).collect(),
             missing_code: missing_code(&column.kind),
         }
     }
 
+    /// Whether every number that can be read is simply itself.
     pub fn is_plain_number(&self) -> bool {
-        matches!(self.shape, Shape::Number)
+        matches!(self.shape, Shape::Number) && self.missing_numbers.is_empty()
     }
 
     pub fn is_date(&self) -> bool {
@@ -70,7 +74,8 @@ impl CellReader {
 
     /// What a number is, NaN being absent.
     pub fn number(&self, value: f64) -> Cell {
-        if value.is_nan() { self.absent() } else { Cell::Number(value) }
+        let missing = matches!(self.shape, Shape::Number) && self.missing_numbers.contains(&value);
+        if value.is_nan() || missing { self.absent() } else { Cell::Number(value) }
     }
 
     /// What a text is.

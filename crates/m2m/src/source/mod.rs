@@ -11,6 +11,7 @@ mod intake;
 pub use csv::CsvOptions;
 pub use intake::{Place, Report};
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -63,6 +64,15 @@ impl Table {
         }
         if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(Error::table("stdin", "`-` is given twice, but standard input can be read only once"));
+        }
+        let mut seen = HashSet::new();
+        for real in paths.iter().filter_map(|path| path.canonicalize().ok()) {
+            if !seen.insert(real.clone()) {
+                return Err(Error::table(
+                    real.display().to_string(),
+                    "this file is given twice; its rows would count twice",
+                ));
+            }
         }
         let parts = paths.iter().map(|path| Part::open(path, options)).collect::<Result<_, _>>()?;
         Ok(Self { parts, strict: false })

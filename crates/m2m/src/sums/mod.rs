@@ -8,9 +8,9 @@ pub use file::SumsFile;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::feature::{Adder, Block, CustomSpec, FeatureMap, MapSpec, Simd};
-use crate::panel::{Layout, PANEL, Panel};
-use crate::privatise::{Noise, Plan};
+use crate::feature::{Adder, Block, Body, CustomSpec, FeatureMap, MapSpec, Simd};
+use crate::panel::{Layout, PANEL, Panel, Record};
+use crate::privatise::Noise;
 use crate::release::Release;
 use crate::schema::Unit;
 use crate::{Decimal, Design, Error, Schema};
@@ -64,23 +64,25 @@ impl Sums {
     /// # Privacy
     /// Every coordinate and, unless it is public, the count get the noise of the plan; then they are clipped to 64
     /// bits, which is post-processing. The noise is used up.
-    pub fn privatise(self, plan: &Plan, noise: Noise) -> Result<Release, Error> {
+    pub fn privatise(self, noise: Noise) -> Result<Release, Error> {
+        let Noise { plan, count, blocks } = noise;
         if &self.schema != plan.schema() || &self.design != plan.design() {
-            return Err(Error::Sums("the plan was made for another schema or design".into()));
+            return Err(Error::Sums("the noise was drawn for another schema or design".into()));
         }
+        assert_eq!((count.is_some(), blocks.len()), (plan.count().is_some(), self.blocks.len()), "noise fits its plan");
         let public =
             |sum: i128, noise: i128| sum.saturating_add(noise).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
-        let count = public(self.rows, noise.count.unwrap_or(0));
+        let count = public(self.rows, count.unwrap_or(0));
         let sums = self
             .blocks
             .into_iter()
-            .zip(noise.blocks)
+            .zip(blocks)
             .map(|(sums, noise)| {
                 assert_eq!(sums.len(), noise.len(), "every coordinate has its noise");
                 sums.into_iter().zip(noise).map(|(sum, noise)| public(sum, noise)).collect()
             })
             .collect();
-        Release::new(plan, count, sums)
+        Release::new(&plan, count, sums)
     }
 }
 
@@ -131,7 +133,7 @@ impl Sketcher {
     /// let noise = plan.draw()?;
     /// let table = Table::from_csv_bytes(b"x\n1\n2\n".to_vec());
     /// let (sums, _) = m2m::source::sketch(&sketcher, &table, 1, &())?;
-    /// let release = sums.privatise(&plan, noise)?;
+    /// let release = sums.privatise(noise)?;
     /// assert_eq!(release.blocks()[0].sums().len(), 1);
     /// # Ok::<(), m2m::Error>(())
     /// ```
@@ -141,16 +143,12 @@ impl Sketcher {
         parameters: serde_json::Value,
         map: Box<dyn FeatureMap>,
     ) -> Result<Self, Error> {
-        let spec = CustomSpec { name: name.to_owned(), parameters, features: map.len(), body: map.body() };
-        if !matches!(spec.body, crate::feature::Body::Bounded { .. }) {
-            return Err(Error::Design(format!(
-                "{name}: declare Body::Bounded, the bound that is enforced on every record"
-            )));
-        }
+        let (len, body) = (map.len(), map.body());
+        let spec = CustomSpec { name: name.to_owned(), parameters, features: len, body };
         let design = Design::new(vec![Block { share: Decimal::ONE, map: MapSpec::Custom(spec) }])?;
         design.blocks()[0].map.shape(schema)?;
         // The wrapper drops any adder of the user's: only the guarded one enforces the bound.
-        let maps: Vec<Box<dyn FeatureMap>> = vec![Box::new(UserMap(map))];
+        let maps: Vec<Box<dyn FeatureMap>> = vec![Box::new(UserMap { map, len, body })];
         Ok(Self { schema: schema.clone(), design, layout: Layout::new(schema), maps })
     }
 
@@ -192,17 +190,22 @@ impl Sketcher {
     }
 }
 
-struct UserMap(Box<dyn FeatureMap>);
+/// A user's map with the size and bound that it had when the plan was made, whatever it answers later.
+struct UserMap {
+    map: Box<dyn FeatureMap>,
+    len: usize,
+    body: Body,
+}
 
 impl FeatureMap for UserMap {
     fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
-    fn body(&self) -> crate::feature::Body {
-        self.0.body()
+    fn body(&self) -> Body {
+        self.body
     }
-    fn record(&self, record: crate::panel::Record<'_>, features: &mut [i64]) {
-        self.0.record(record, features);
+    fn record(&self, record: Record<'_>, features: &mut [i64]) {
+        self.map.record(record, features);
     }
 }
 

@@ -152,7 +152,8 @@ impl Blocks {
             self.rest.extend_from_slice(&block[end..]);
             block.truncate(end);
             if block.last() != Some(&b'\n') {
-                self.skipping = true;
+                // Cut short, unless this is the end of the input.
+                self.skipping = !(self.ended && self.rest.is_empty());
                 block.push(b'\n');
             }
             block.extend_from_slice(&[0; PADDING]);
