@@ -7,23 +7,57 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use indicatif::{ProgressBar, ProgressStyle};
 use m2m::source::Watch;
 
+/// Prints to standard error. Where nobody can hear, the work goes on.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+pub(crate) use say;
+
+/// Prints a line to standard output.
+macro_rules! show {
+    ($($text:tt)*) => { $crate::console::put(format_args!($($text)*)) };
+}
+pub(crate) use show;
+
+/// Ends the process where the output cannot be written: in peace if its reader has seen enough.
+pub fn put(line: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    if let Err(error) = writeln!(std::io::stdout(), "{line}") {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        say!("error: cannot write the output: {error}");
+        std::process::exit(1);
+    }
+}
+
 /// Held while files change, so that an interruption waits until they are whole.
-static WRITING: Mutex<()> = Mutex::new(());
+static WRITING: Mutex<bool> = Mutex::new(false);
 
 /// Until the guard is dropped, Ctrl-C does not end the process.
-pub fn hold_interrupt() -> MutexGuard<'static, ()> {
+pub fn hold_interrupt() -> MutexGuard<'static, bool> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// On Ctrl-C, ends the process at once, but never in the middle of writing.
 pub fn exit_on_interrupt() {
-    let installed = ctrlc::set_handler(|| {
-        let _guard = hold_interrupt();
-        eprintln!("\nstopped; nothing was written");
+    let installed = ctrlc::try_set_handler(|| {
+        let written = hold_interrupt();
+        if *written {
+            // The work is done: let it say so itself.
+            drop(written);
+            return;
+        }
+        say!("\nstopped; nothing was written");
         std::process::exit(1);
     });
-    if let Err(error) = installed {
-        eprintln!("warning: Ctrl-C will not be handled: {error}");
+    match installed {
+        // Somebody ignores these signals on purpose, as nohup does.
+        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => {}
+        Err(error) => say!("warning: Ctrl-C will not be handled: {error}"),
     }
 }
 
@@ -31,8 +65,11 @@ pub fn exit_on_interrupt() {
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let message = format!("{error:#}");
     match message.rsplit_once("; ") {
-        Some((problem, advice)) => eprintln!("error: {problem}\nhint: {advice}"),
-        None => eprintln!("error: {message}"),
+        // A semicolon within backticks belongs to a name.
+        Some((problem, advice)) if problem.matches('`').count() % 2 == 0 => {
+            say!("error: {problem}\nhint: {advice}")
+        }
+        _ => say!("error: {message}"),
     }
     let input = match error.downcast_ref::<m2m::Error>() {
         Some(error) => error.is_input(),

@@ -8,6 +8,12 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    // A panic's own message could show a value.
+    std::panic::set_hook(Box::new(|panic| {
+        if let (Some(place), Ok(_)) = (panic.location(), std::env::var("RUST_BACKTRACE")) {
+            console::say!("panicked at {place}");
+        }
+    }));
     console::exit_on_interrupt();
     match commands::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,

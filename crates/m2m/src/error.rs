@@ -50,7 +50,7 @@ pub enum Error {
         error: io::Error,
     },
     /// A file could not be written; what was there before is untouched.
-    #[error("cannot write {path}: {error}; nothing was changed there")]
+    #[error("cannot write {path}: {error}; give a file in a directory that is there and has space")]
     Write {
         /// Which file.
         path: PathBuf,
@@ -75,15 +75,17 @@ impl Error {
     /// Whether the caller's input is at fault (exit code 2) and not the machine (exit code 1).
     pub fn is_input(&self) -> bool {
         match self {
-            Self::Read { error, .. } => matches!(
+            Self::Read { error, .. } | Self::Write { error, .. } => matches!(
                 error.kind(),
                 io::ErrorKind::NotFound
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::IsADirectory
+                    | io::ErrorKind::InvalidFilename
                     | io::ErrorKind::InvalidData
                     | io::ErrorKind::InvalidInput
-                    | io::ErrorKind::IsADirectory
                     | io::ErrorKind::UnexpectedEof
             ),
-            Self::Write { .. } | Self::Random(_) | Self::Stopped => false,
+            Self::Random(_) | Self::Stopped => false,
             _ => true,
         }
     }

@@ -17,6 +17,25 @@ pub(crate) enum Mode {
     Keep,
 }
 
+/// Writes some bytes.
+pub fn save(path: &Path, replace: bool, bytes: &[u8]) -> Result<(), Error> {
+    write(path, replace, Mode::Public, |file| io::Write::write_all(file, bytes))
+}
+
+/// Finds out whether a file could be written here, before anything is spent on its contents.
+pub fn check(path: &Path, replace: bool) -> Result<(), Error> {
+    if path.is_dir() {
+        let error = io::Error::new(io::ErrorKind::IsADirectory, "this is a directory; give the name of a file");
+        return Err(Error::Write { path: path.to_owned(), error });
+    }
+    if !replace && path.symlink_metadata().is_ok() {
+        return Err(Error::Exists { path: path.to_owned() });
+    }
+    let temporary = Temporary::beside(path)?;
+    create(&temporary.0, Mode::Secret).map_err(|error| Error::Write { path: path.to_owned(), error })?;
+    Ok(())
+}
+
 /// Writes through a temporary file beside `path`: written, fsynced, then renamed. Until the rename nothing changes;
 /// after an error the temporary file is removed. Without `replace` an existing file is left alone.
 pub(crate) fn write(
@@ -29,17 +48,8 @@ pub(crate) fn write(
         return Err(Error::Exists { path: path.to_owned() });
     }
     let failed = |error| Error::Write { path: path.to_owned(), error };
-    let Some(name) = path.file_name() else {
-        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "this is not the name of a file")));
-    };
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut random = [0u8; 8];
-    getrandom::fill(&mut random).map_err(|error| Error::Random(error.to_string()))?;
-    let suffix = format!(".{:016x}.tmp", u64::from_le_bytes(random));
-    let temporary = Temporary(parent.join([".", &name.to_string_lossy(), &suffix].concat()));
+    let temporary = Temporary::beside(path)?;
+    let parent = parent(path);
     let written = (|| {
         let mut file = create(&temporary.0, mode)?;
         if mode == Mode::Keep
@@ -84,6 +94,23 @@ fn create(path: &Path, mode: Mode) -> io::Result<File> {
 }
 
 struct Temporary(PathBuf);
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+impl Temporary {
+    fn beside(path: &Path) -> Result<Self, Error> {
+        let Some(name) = path.file_name() else {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "this is not the name of a file");
+            return Err(Error::Write { path: path.to_owned(), error });
+        };
+        let mut random = [0u8; 8];
+        getrandom::fill(&mut random).map_err(|error| Error::Random(error.to_string()))?;
+        let suffix = format!(".{:016x}.tmp", u64::from_le_bytes(random));
+        Ok(Self(parent(path).join([".", &name.to_string_lossy(), &suffix].concat())))
+    }
+}
 
 impl Drop for Temporary {
     fn drop(&mut self) {

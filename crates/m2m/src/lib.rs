@@ -12,7 +12,7 @@
 mod decimal;
 mod error;
 pub mod feature;
-mod file;
+pub mod file;
 mod math;
 pub mod panel;
 pub mod privatise;

@@ -4,12 +4,16 @@
 //! is additions, multiplications, divisions and square roots in a stated order, so that every machine
 //! computes the same bits.
 
-/// The natural logarithm of a positive finite normal number, to about one part in 10¹⁵.
+/// The natural logarithm of a positive finite normal number, to about one part in 10¹⁵; NaN of NaN.
 ///
 /// $x = m\,2^e$ with $\sqrt{1/2} \le m < \sqrt 2$ and
 /// $\ln m = 2\,\mathrm{artanh}\,s$, $s = (m-1)/(m+1)$, $|s| \le 0.1716$, by its power series to $s^{23}$.
 pub fn ln(x: f64) -> f64 {
     const SQRT_2: f64 = std::f64::consts::SQRT_2;
+    if x.is_nan() {
+        // Its bits would pass for those of a number.
+        return x;
+    }
     let bits = x.to_bits();
     let mut e = ((bits >> 52) & 0x7ff) as i64 - 1023;
     let mut m = f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52));
@@ -93,6 +97,7 @@ mod tests {
             assert!((c - angle.cos()).abs() < 1e-10 && (s - angle.sin()).abs() < 1e-10, "turns {turns}");
             x *= 1.0037;
         }
+        assert!([ln(f64::NAN), ln_1p(f64::NAN), asinh(f64::NAN)].into_iter().all(f64::is_nan));
         assert_eq!(ln(1.0), 0.0);
         assert_eq!(ln_1p(0.0), 0.0);
     }

@@ -45,22 +45,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let table = Table::from_csv_bytes(people.clone().into_bytes());
     let (sums, report) = source::sketch(&Sketcher::new(&schema, &design)?, &table, threads, &())?;
     let release = sums.privatise(noise)?;
-    println!("{} people who do not exist, {} columns, one release.\n", report.rows, schema.columns().len());
+    console::show!("{} people who do not exist, {} columns, one release.\n", report.rows, schema.columns().len());
     super::info::print(&release);
-    println!("\nCounts as they stand in the release, beside the truth that only the curator knows:\n");
+    console::show!("\nCounts as they stand in the release, beside the truth that only the curator knows:\n");
     show(&release, &people, "education")?;
     show(&release, &people, "region")?;
     if let Some([csv, toml, m2m]) = &paths {
-        let _whole = console::hold_interrupt();
-        let write = |path: &PathBuf, text: &str| {
-            std::fs::write(path, text).map_err(|error| m2m::Error::Write { path: path.clone(), error })
-        };
+        let mut written = console::hold_interrupt();
         let dir = csv.parent().expect("a file in a directory");
         std::fs::create_dir_all(dir).map_err(|error| m2m::Error::Write { path: dir.to_owned(), error })?;
-        write(csv, &people)?;
-        write(toml, SCHEMA)?;
+        m2m::file::save(csv, true, people.as_bytes())?;
+        m2m::file::save(toml, true, SCHEMA.as_bytes())?;
         release.save(m2m, true)?;
-        eprintln!("\nwrote {}, {} and {}", csv.display(), toml.display(), m2m.display());
+        *written = true;
+        console::say!("\nwrote {}, {} and {}", csv.display(), toml.display(), m2m.display());
     }
     Ok(())
 }
@@ -76,14 +74,14 @@ fn show(release: &Release, people: &str, column: &str) -> anyhow::Result<()> {
                 continue;
             }
             let deviation = block.noise().standard_deviation(block.sums().len());
-            println!("  {column:<16} {:>14} {:>8}", "released", "truth");
+            console::show!("  {column:<16} {:>14} {:>8}", "released", "truth");
             for cell in 0..cells.len() {
                 let Cell::Level(level) = cells.describe(schema, cell) else { continue };
                 let truth = people.lines().skip(1).filter(|line| line.split(',').nth(position) == Some(&level)).count();
                 let released = format!("{} ± {deviation:.0}", block.sums()[first + cell]);
-                println!("  {level:<16} {released:>14} {truth:>8}");
+                console::show!("  {level:<16} {released:>14} {truth:>8}");
             }
-            println!();
+            console::show!("");
         }
     }
     Ok(())

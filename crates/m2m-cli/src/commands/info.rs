@@ -10,12 +10,14 @@ use m2m::schema::{Column, Kind, Unit};
 use serde_json::json;
 
 use super::Format;
+use crate::console;
 
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  m2m info people.m2m --format json")]
 pub struct Args {
     /// The release
     release: PathBuf,
+    /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -23,7 +25,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let release = Release::open(&args.release)?;
     match args.format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&to_json(&release))?),
+        Format::Json => console::show!("{}", serde_json::to_string_pretty(&to_json(&release))?),
         Format::Table => print(&release),
     }
     Ok(())
@@ -32,24 +34,28 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// What a release is, for a person.
 pub fn print(release: &Release) {
     let statement = release.statement();
-    println!("Privacy: {}, {}", statement.budget, neighbours_in_words(release));
-    println!("  {}", promise_in_words(&statement.budget));
+    console::show!("Privacy: {}, {}", statement.budget, neighbours_in_words(release));
+    console::show!("  {}", promise_in_words(&statement.budget));
     let count = release.count();
     match count.noise {
         Some(noise) => {
-            println!("Rows: about {} (noise of standard deviation {:.1})", count.value, noise.standard_deviation(1))
+            console::show!(
+                "Rows: about {} (noise of standard deviation {:.1})",
+                count.value,
+                noise.standard_deviation(1)
+            )
         }
-        None => println!("Rows: {} (public)", count.value),
+        None => console::show!("Rows: {} (public)", count.value),
     }
-    println!("Columns:");
+    console::show!("Columns:");
     for column in release.schema().columns() {
-        println!("  {}", column_in_words(column));
+        console::show!("  {}", column_in_words(column));
     }
-    println!("Contents:");
+    console::show!("Contents:");
     for block in release.blocks() {
-        println!("  {}", block_in_words(block));
+        console::show!("  {}", block_in_words(block));
     }
-    println!("Hash: {}", release.hash());
+    console::show!("Hash: {}", release.hash());
 }
 
 fn to_json(release: &Release) -> serde_json::Value {
@@ -98,7 +104,8 @@ fn neighbours_in_words(release: &Release) -> String {
 
 fn promise_in_words(budget: &Budget) -> String {
     let factor = |epsilon: f64| {
-        let factor = epsilon.exp();
+        // Rounded up: it is a bound.
+        let factor = (epsilon.exp() * 1000.0).ceil() / 1000.0;
         if factor < 1000.0 { format!("{factor:.3}") } else { format!("{factor:.1e}") }
     };
     match budget {
@@ -156,11 +163,10 @@ pub fn unit_in_words(unit: &Unit) -> String {
 fn block_in_words(block: &ReleasedBlock) -> String {
     let what = match block.map() {
         MapSpec::Rff(spec) => {
-            format!("rff: {} Fourier features, kernel {:?} with sigma {}", spec.m, spec.kernel, spec.sigma)
-                .to_lowercase()
+            format!("rff: {} Fourier features, kernel {} with sigma {}", spec.m, word(&spec.kernel), spec.sigma)
         }
         MapSpec::Race(spec) => {
-            format!("race: {} {:?} hashes into {} buckets", spec.r, spec.hash, spec.w).to_lowercase()
+            format!("race: {} {} hashes into {} buckets", spec.r, word(&spec.hash), spec.w)
         }
         MapSpec::Hist(spec) => format!("hist: histograms of {} bins", spec.bins),
         MapSpec::Tables(_) => {
@@ -180,4 +186,9 @@ fn block_in_words(block: &ReleasedBlock) -> String {
         block.sums().len(),
         block.share()
     )
+}
+
+/// The name of a variant, as it is written in a design.
+fn word(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}").to_lowercase()
 }

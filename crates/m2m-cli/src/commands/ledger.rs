@@ -7,6 +7,7 @@ use m2m::privatise::{Budget, Ledger};
 use serde_json::json;
 
 use super::Format;
+use crate::console;
 
 #[derive(clap::Subcommand)]
 pub enum Command {
@@ -16,13 +17,13 @@ pub enum Command {
         /// The ledger
         ledger: PathBuf,
         /// Total ε
-        #[arg(long, value_name = "ε")]
+        #[arg(long, value_name = "ε", allow_negative_numbers = true)]
         epsilon: Option<Decimal>,
         /// Total δ
-        #[arg(long, value_name = "δ")]
+        #[arg(long, value_name = "δ", allow_negative_numbers = true)]
         delta: Option<Decimal>,
         /// Total ρ
-        #[arg(long, value_name = "ρ")]
+        #[arg(long, value_name = "ρ", allow_negative_numbers = true)]
         rho: Option<Decimal>,
     },
     /// Show what was spent and what is left
@@ -30,6 +31,7 @@ pub enum Command {
     Show {
         /// The ledger
         ledger: PathBuf,
+        /// How it is printed
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
@@ -40,7 +42,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::New { ledger, epsilon, delta, rho } => {
             let total = Budget::new(*epsilon, *delta, *rho)?;
             Ledger::create(ledger, total)?;
-            eprintln!("wrote {}: {total} in all", ledger.display());
+            console::say!("wrote {}: {total} in all", ledger.display());
         }
         Command::Show { ledger, format } => {
             let ledger = Ledger::open(ledger)?;
@@ -52,14 +54,14 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
                         Budget::Approximate { .. } => json!({"epsilon": left.0.to_f64(), "delta": left.1.to_f64()}),
                         Budget::Concentrated { .. } => json!({"rho": left.0.to_f64()}),
                     };
-                    println!("{}", json!({"total": ledger.total(), "spent": ledger.spent(), "left": left}));
+                    console::show!("{}", json!({"total": ledger.total(), "spent": ledger.spent(), "left": left}));
                 }
                 Format::Table => {
-                    println!("total  {}", ledger.total());
+                    console::show!("total  {}", ledger.total());
                     for entry in ledger.spent() {
-                        println!("spent  {}  {}  {}", entry.budget, entry.at, entry.what);
+                        console::show!("spent  {}  {}  {}", entry.budget, entry.at, entry.what);
                     }
-                    println!("left   {}", ledger.left_in_words());
+                    console::show!("left   {}", ledger.left_in_words());
                 }
             }
         }

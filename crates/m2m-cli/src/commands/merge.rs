@@ -22,18 +22,20 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    m2m::file::check(&args.output, args.force)?;
     let (first, rest) = args.parts.split_first().expect("at least one part is required");
     let mut total = Sums::open(first)?;
     for (before, part) in rest.iter().enumerate() {
         if args.parts[..=before].iter().any(|other| is_same_file(other, part)) {
-            let message = format!("{} is given twice; its rows would count twice", part.display());
+            let message = format!("{} is given twice, so its rows would count twice; give it once", part.display());
             return Err(Mistake(message).into());
         }
         total.merge(Sums::open(part)?).with_context(|| part.display().to_string())?;
     }
-    let _whole = console::hold_interrupt();
+    let mut written = console::hold_interrupt();
     total.save(&args.output, args.force)?;
-    eprintln!("wrote {}: secret sums of {} parts, not for publication", args.output.display(), args.parts.len());
+    *written = true;
+    console::say!("wrote {}: secret sums of {} parts, not for publication", args.output.display(), args.parts.len());
     Ok(())
 }
 

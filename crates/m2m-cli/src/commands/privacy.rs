@@ -13,23 +13,23 @@ use crate::console::{self, Mistake};
 #[command(next_help_heading = "Privacy")]
 pub struct PrivacyArgs {
     /// Privacy loss; with it alone the release is purely ε-private
-    #[arg(long, value_name = "ε")]
+    #[arg(long, value_name = "ε", allow_negative_numbers = true)]
     epsilon: Option<Decimal>,
     /// Failure probability of (ε, δ)-privacy, far below one over the number of rows
-    #[arg(long, value_name = "δ")]
+    #[arg(long, value_name = "δ", allow_negative_numbers = true)]
     delta: Option<Decimal>,
     /// Zero-concentrated privacy loss, in place of epsilon
-    #[arg(long, value_name = "ρ", conflicts_with_all = ["epsilon", "delta"])]
+    #[arg(long, value_name = "ρ", allow_negative_numbers = true, conflicts_with_all = ["epsilon", "delta"])]
     rho: Option<Decimal>,
-    /// Which tables must look alike
-    #[arg(long, value_enum, default_value_t)]
-    neighbours: NeighboursArg,
-    /// Part of the budget for the number of rows
-    #[arg(long, value_name = "SHARE", default_value = "0.02")]
-    count_share: Decimal,
-    /// Noise of Fourier features under pure ε: knorm has half the standard deviation of laplace
-    #[arg(long, value_enum, default_value_t)]
-    noise: NoiseArg,
+    /// Which tables must look alike [default: add-remove]
+    #[arg(long, value_enum)]
+    neighbours: Option<NeighboursArg>,
+    /// Part of the budget for the number of rows [default: 0.02]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    count_share: Option<Decimal>,
+    /// Noise of Fourier features under pure ε: knorm has half the standard deviation of laplace, the default
+    #[arg(long, value_enum)]
+    noise: Option<NoiseArg>,
     /// Debit this ledger before noise is added, and refuse to overspend it
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
@@ -53,22 +53,33 @@ enum NoiseArg {
 
 impl PrivacyArgs {
     pub fn is_given(&self) -> bool {
-        self.epsilon.is_some() || self.delta.is_some() || self.rho.is_some()
+        self.epsilon.is_some()
+            || self.delta.is_some()
+            || self.rho.is_some()
+            || self.ledger.is_some()
+            || self.count_share.is_some()
+            || self.neighbours.is_some()
+            || self.noise.is_some()
     }
 
     pub fn plan(&self, schema: &Schema, design: &Design) -> anyhow::Result<Plan> {
         let privacy = Privacy {
             budget: Budget::new(self.epsilon, self.delta, self.rho)?,
-            neighbours: match self.neighbours {
+            neighbours: match self.neighbours.unwrap_or_default() {
                 NeighboursArg::AddRemove => Neighbours::AddRemove,
                 NeighboursArg::Replace => Neighbours::Replace,
             },
-            count_share: self.count_share,
-            noise: match self.noise {
+            count_share: self.count_share.unwrap_or_else(|| "0.02".parse().expect("a decimal")),
+            noise: match self.noise.unwrap_or_default() {
                 NoiseArg::Laplace => NoiseKind::Laplace,
                 NoiseArg::Knorm => NoiseKind::Knorm,
             },
         };
+        if self.noise.is_some() && !matches!(privacy.budget, Budget::Pure { .. }) {
+            return Err(
+                Mistake("--noise chooses the noise of pure ε; leave it out with --delta or --rho".into()).into()
+            );
+        }
         Ok(Plan::new(schema, design, privacy)?)
     }
 
@@ -92,11 +103,14 @@ impl PrivacyArgs {
         output: &Path,
         force: bool,
     ) -> anyhow::Result<Release> {
-        let _whole = console::hold_interrupt();
         let budget = plan.privacy().budget;
-        if let Some(path) = &self.ledger {
-            Ledger::debit(path, plan, &output.display().to_string())?;
+        // Others may hold the ledger for long; until it is ours, an interruption changes nothing.
+        let ledger = self.ledger.as_deref().map(Ledger::lock).transpose()?;
+        let mut written = console::hold_interrupt();
+        if let Some(ledger) = ledger {
+            ledger.debit(plan, &output.display().to_string())?;
         }
+        *written = true;
         let release = sums.privatise(noise)?;
         let written = release.save(output, force);
         match &self.ledger {

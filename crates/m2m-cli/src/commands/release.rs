@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use m2m::sums::SumsFile;
 
 use super::privacy::PrivacyArgs;
+use crate::console;
 
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  m2m release all.sums --epsilon 1 --ledger budget.toml -o table.m2m")]
@@ -22,15 +23,13 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    if args.output.exists() && !args.force {
-        return Err(m2m::Error::Exists { path: args.output.clone() }.into());
-    }
+    m2m::file::check(&args.output, args.force)?;
     let file = SumsFile::open(&args.sums)?;
     let plan = args.privacy.plan(file.schema(), file.design())?;
     args.privacy.check_ledger(&plan, &args.output)?;
     // The noise is there before the first sum is read.
     let noise = plan.draw()?;
     let release = args.privacy.publish(file.read()?, &plan, noise, &args.output, args.force)?;
-    eprintln!("wrote {}: {}", args.output.display(), release.statement().budget);
+    console::say!("wrote {}: {}", args.output.display(), release.statement().budget);
     Ok(())
 }

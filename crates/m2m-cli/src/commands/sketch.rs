@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use m2m::source::{self, CsvOptions, Report, Table};
 use m2m::sums::Sketcher;
 use m2m::{Design, Schema, Sums};
@@ -57,19 +58,18 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let schema = Schema::open(&args.schema)?;
     let design = args.design.as_deref().map_or_else(|| Ok(Design::default()), read_design)?;
     let target = args.output.as_ref().or(args.sums.as_ref()).expect("one of the two is required");
-    if target.exists() && !args.force {
-        return Err(m2m::Error::Exists { path: target.clone() }.into());
-    }
+    m2m::file::check(target, args.force)?;
     match &args.output {
         None => {
             if args.privacy.is_given() {
-                let message = "--sums spends nothing, so it takes no budget; give the budget to `m2m release`, or -o in place of --sums";
+                let message = "--sums spends nothing, so it takes no budget, ledger or noise; give them to `m2m release`, or -o in place of --sums";
                 return Err(Mistake(message.into()).into());
             }
             let sums = add_up(&args.data, &args.reading, &Sketcher::new(&schema, &design)?)?;
-            let _whole = console::hold_interrupt();
+            let mut whole = console::hold_interrupt();
             sums.save(target, args.force)?;
-            eprintln!("wrote {}: secret sums, not for publication", target.display());
+            *whole = true;
+            console::say!("wrote {}: secret sums, not for publication", target.display());
         }
         Some(output) => {
             let plan = args.privacy.plan(&schema, &design)?;
@@ -79,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             let noise = plan.draw()?;
             let sums = add_up(&args.data, &args.reading, &sketcher)?;
             let release = args.privacy.publish(sums, &plan, noise, output, args.force)?;
-            eprintln!("wrote {}: {}", output.display(), release.statement().budget);
+            console::say!("wrote {}: {}", output.display(), release.statement().budget);
         }
     }
     Ok(())
@@ -91,7 +91,7 @@ fn read_design(text: &str) -> anyhow::Result<Design> {
     }
     let path = PathBuf::from(text);
     let toml = std::fs::read_to_string(&path).map_err(|error| m2m::Error::Read { path, error })?;
-    Ok(Design::from_toml(&toml)?)
+    Design::from_toml(&toml).with_context(|| text.to_owned())
 }
 
 fn add_up(data: &[String], reading: &ReadingArgs, sketcher: &Sketcher) -> anyhow::Result<Sums> {
@@ -123,7 +123,7 @@ pub fn expand(data: &[String]) -> anyhow::Result<Vec<PathBuf>> {
             paths.push(found.map_err(|error| Mistake(error.to_string()))?);
         }
         if paths.len() == before {
-            return Err(Mistake(format!("no file matches `{name}`")).into());
+            return Err(Mistake(format!("no file matches `{name}`; check the pattern")).into());
         }
     }
     Ok(paths)
@@ -131,33 +131,34 @@ pub fn expand(data: &[String]) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Tells the curator how the rows were read: counts and places, never a value.
 fn explain(report: &Report) {
-    eprintln!("read {} rows", report.rows);
+    console::say!("read {} row{}", report.rows, if report.rows == 1 { "" } else { "s" });
     let list = |counts: &[(String, u64)]| {
         let odd: Vec<String> = counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
         if odd.is_empty() { None } else { Some(odd.join(", ")) }
     };
     if let Some(columns) = list(&report.unreadable) {
-        eprintln!("note: cells that cannot be read count as missing: {columns}");
+        console::say!("note: cells that cannot be read count as missing: {columns}");
     }
     if report.ragged > 0 {
-        eprintln!("note: rows with too few or too many fields: {}", report.ragged);
+        console::say!("note: rows with too few or too many fields: {}", report.ragged);
     }
     if let Some(place) = &report.first {
-        eprintln!("note: the first is in {}: {place}", place.source);
+        console::say!("note: the first is in {}: {place}", place.source);
     }
     if let Some(columns) = list(&report.other) {
-        eprintln!("note: levels that the schema does not list count as other: {columns}");
+        console::say!("note: levels that the schema does not list count as other: {columns}");
     }
     if report.outside > 0 {
-        eprintln!("note: values outside their bounds were clamped: {}", report.outside);
+        console::say!("note: values outside their bounds were clamped: {}", report.outside);
     }
     if report.without_user > 0 {
-        eprintln!("note: rows without a user were left out: {}", report.without_user);
+        console::say!("note: rows without a user were left out: {}", report.without_user);
     }
-    eprintln!("note: these counts come from the data itself and are for you alone");
+    console::say!("note: these counts come from the data itself and are for you alone");
 }
 
-fn delimiter(text: &str) -> Result<u8, String> {
+/// A delimiter from the command line.
+pub fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"tab" | b"\\t" => Ok(b'\t'),
         [byte] if !matches!(byte, b'"' | b'\n' | b'\r' | b'-' | b'.' | b'0'..=b'9') => Ok(*byte),

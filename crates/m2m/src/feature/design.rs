@@ -9,6 +9,7 @@ use crate::feature::race::Race;
 use crate::feature::rff::Rff;
 use crate::feature::{Body, FeatureMap, Simd, inputs};
 use crate::panel::Layout;
+use crate::schema::toml_message;
 use crate::{Decimal, Error, Schema};
 
 /// Maps side by side, each with its share of the budget. The shares add up to 1.
@@ -251,9 +252,12 @@ impl Design {
             return Err(Error::Design("give between 1 and 1000 maps".into()));
         }
         let total = blocks.iter().fold(Decimal::ZERO, |sum, block| sum + block.share);
-        if blocks.iter().any(|block| block.share == Decimal::ZERO) || total != Decimal::ONE {
+        if blocks.iter().any(|block| block.share == Decimal::ZERO) {
+            return Err(Error::Design("a map has no share of the budget; give it one, or remove it".into()));
+        }
+        if total != Decimal::ONE {
             return Err(Error::Design(format!(
-                "the shares of the maps add up to {total}; give each map a share above 0 so that they add up to 1"
+                "the shares of the maps add up to {total}; change them so that they add up to 1"
             )));
         }
         Ok(Self { blocks })
@@ -271,7 +275,7 @@ impl Design {
 
     /// Reads the TOML form: a `[[map]]` with `kind`, `share` and its parameters for each.
     pub fn from_toml(text: &str) -> Result<Self, Error> {
-        toml::from_str(text).map_err(|error| Error::Design(error.to_string().trim_end().to_owned()))
+        toml::from_str(text).map_err(|error| Error::Design(toml_message(&error, "design: ")))
     }
 
     /// Reads the short form `kind` or `kind:key=value,key=value`.

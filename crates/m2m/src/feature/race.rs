@@ -101,16 +101,11 @@ struct RaceAdder<'a> {
     work: Work,
 }
 
+#[derive(Default)]
 struct Work {
     bytes: Lane<u8>,
     places: Lane<u32>,
     counter: Counter,
-}
-
-impl Default for Work {
-    fn default() -> Self {
-        Self { bytes: Lane::default(), places: Lane::default(), counter: Counter::default() }
-    }
 }
 
 /// Up to this many different values are counted by comparing, the rest by incrementing.

@@ -63,9 +63,9 @@ impl Budget {
                 Ok(Self::Approximate { epsilon, delta })
             }
             (None, None, Some(rho)) => Ok(Self::Concentrated { rho: amount(rho, "rho")? }),
-            (None, Some(_), None) => fail("delta needs epsilon beside it".into()),
-            (None, None, None) => fail("no budget is given; give epsilon, epsilon and delta, or rho".into()),
-            (_, _, Some(_)) => fail("rho stands alone; leave out epsilon and delta".into()),
+            (None, Some(_), None) => fail("delta stands alone; give epsilon beside it".into()),
+            (None, None, None) => fail("no budget is given; give --epsilon, --epsilon and --delta, or --rho".into()),
+            (_, _, Some(_)) => fail("rho is given with epsilon or delta; leave those out".into()),
         }
     }
 

@@ -64,12 +64,21 @@ impl Ledger {
             total: Budget,
         }
         let text = toml::to_string(&Total { total }).expect("a budget has a TOML form");
-        file::write(path, false, file::Mode::Public, |out| std::io::Write::write_all(out, text.as_bytes()))
+        file::save(path, false, text.as_bytes()).map_err(|error| match error {
+            Error::Exists { path } => Error::Ledger(format!(
+                "{} is there already, and a ledger is never replaced; give another name",
+                path.display()
+            )),
+            other => other,
+        })
     }
 
     /// Reads a ledger.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::Read { path: path.to_owned(), error })?;
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => absent(path),
+            _ => Error::Read { path: path.to_owned(), error },
+        })?;
         let record: Record = toml::from_str(&text).map_err(|error| {
             Error::Ledger(format!(
                 "{}: {}; a ledger starts with [total] and epsilon = 2.0",
@@ -152,21 +161,38 @@ impl Ledger {
             return Ok(());
         }
         Err(Error::Ledger(format!(
-            "{} has {} left of {}, too little for {budget}; nothing was spent",
+            "{} has {} left of {}, too little for {budget}, so nothing was spent; ask for no more than is left",
             self.path.display(),
             self.left_in_words(),
             self.record.total
         )))
     }
 
+    /// Waits until no other process holds the ledger, and holds it.
+    pub fn lock(path: &Path) -> Result<LockedLedger, Error> {
+        let path = real_path(path)?;
+        Ok(LockedLedger { _lock: lock(&path)?, path })
+    }
+
+    /// Debits what a plan spends, or refuses and changes nothing. See [`LockedLedger::debit`].
+    pub fn debit(path: &Path, plan: &Plan, what: &str) -> Result<Self, Error> {
+        Self::lock(path)?.debit(plan, what)
+    }
+}
+
+/// A ledger that no other process can debit until this is dropped.
+pub struct LockedLedger {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl LockedLedger {
     /// Debits what a plan spends, or refuses and changes nothing.
     ///
-    /// The debit is on disk, under an exclusive lock and after an fsync, when this returns: only then may noise be
-    /// added. A crash afterwards leaves a debit without a release, never a release without a debit.
-    pub fn debit(path: &Path, plan: &Plan, what: &str) -> Result<Self, Error> {
-        let path = &real_path(path)?;
-        let _lock = lock(path)?;
-        let ledger = Self::open(path)?;
+    /// The debit is on disk, after an fsync, when this returns: only then may noise be added. A crash afterwards leaves a
+    /// debit without a release, never a release without a debit.
+    pub fn debit(self, plan: &Plan, what: &str) -> Result<Ledger, Error> {
+        let ledger = Ledger::open(&self.path)?;
         ledger.check(plan)?;
         let entry = Entry {
             at: now(),
@@ -177,21 +203,34 @@ impl Ledger {
         };
         let debit = toml::to_string(&Debits { spent: [&entry] }).expect("an entry has a TOML form");
         let text = format!("{}\n\n{debit}", ledger.text.trim_end());
-        file::write(path, true, file::Mode::Keep, |out| std::io::Write::write_all(out, text.as_bytes()))?;
-        Self::open(path)
+        if toml::from_str::<Record>(&text).is_err() {
+            return Err(Error::Ledger(format!(
+                "{}: a debit cannot be appended to what is there; write earlier debits as [[spent]] tables",
+                self.path.display()
+            )));
+        }
+        file::write(&self.path, true, file::Mode::Keep, |out| std::io::Write::write_all(out, text.as_bytes()))?;
+        Ledger::open(&self.path)
     }
 }
 
 /// The ledger itself behind any symbolic links: a debit replaces the file at this path, and must not replace a link. A
 /// file with several names is refused, as only one of them would be debited.
 fn real_path(path: &Path) -> Result<PathBuf, Error> {
-    let failed = |error| Error::Read { path: path.to_owned(), error };
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => absent(path),
+        _ => Error::Read { path: path.to_owned(), error },
+    };
     let real = std::fs::canonicalize(path).map_err(failed)?;
     #[cfg(unix)]
     if std::os::unix::fs::MetadataExt::nlink(&std::fs::metadata(&real).map_err(failed)?) > 1 {
         return Err(Error::Ledger(format!("{} has several names (hard links); keep it under one", real.display())));
     }
     Ok(real)
+}
+
+fn absent(path: &Path) -> Error {
+    Error::Ledger(format!("{} is not there; start one with `m2m ledger new`", path.display()))
 }
 
 /// An exclusive lock beside the ledger, given up when dropped or when the process ends. The file itself cannot

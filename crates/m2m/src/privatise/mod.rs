@@ -11,7 +11,7 @@ mod sensitivity;
 
 pub use budget::{Budget, Neighbours, NoiseKind};
 pub use exact::{NoiseSource, Scale};
-pub use ledger::{Entry, Ledger};
+pub use ledger::{Entry, Ledger, LockedLedger};
 pub use sensitivity::{Sensitivity, sensitivity};
 
 use serde::{Deserialize, Serialize};
@@ -135,7 +135,7 @@ impl Plan {
         let rows = schema.unit().max_rows();
         if replace && !matches!(schema.unit(), Unit::Row) {
             return Err(Error::Budget(
-                "bounded (replace-one) privacy is for the unit \"row\"; a user's number of rows can change".into(),
+                "replace-one neighbours are for the unit \"row\", as a user's number of rows can change; use add-remove".into(),
             ));
         }
         if !replace && (privacy.count_share == Decimal::ZERO || privacy.count_share >= Decimal::ONE) {

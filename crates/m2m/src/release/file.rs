@@ -20,6 +20,7 @@ use crate::{Error, Schema};
 /// The only version so far.
 const VERSION: u32 = 1;
 const FORMAT: &str = "m2m-release";
+const START: &str = "{\"format\":\"m2m-release\"";
 const HASH_PREFIX: &str = "sha256:";
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 /// A document beyond this is refused before it is parsed.
@@ -68,7 +69,7 @@ impl Release {
             GzDecoder::new(bytes)
                 .take(MAX_BYTES + 1)
                 .read_to_end(&mut text)
-                .map_err(|_| Error::Release("the gzip data is damaged or cut off".into()))?;
+                .map_err(|_| Error::Release("the gzip data is damaged or cut off; get the file again".into()))?;
         } else {
             text.extend_from_slice(bytes);
         }
@@ -76,7 +77,13 @@ impl Release {
             return Err(Error::Release(format!("it is larger than {} MiB", MAX_BYTES >> 20)));
         }
         let text = String::from_utf8(text).map_err(|_| foreign())?;
-        let heading: Heading = serde_json::from_str(&text).map_err(|_| foreign())?;
+        let heading: Heading = serde_json::from_str(&text).map_err(|_| {
+            if text.starts_with(START) {
+                Error::Release("it is damaged or cut off; get the file again".into())
+            } else {
+                foreign()
+            }
+        })?;
         if heading.format != FORMAT {
             return Err(foreign());
         }
@@ -86,12 +93,13 @@ impl Release {
                 heading.version
             )));
         }
-        let document: Document =
-            serde_json::from_str(&text).map_err(|error| Error::Release(format!("{error}; the file is damaged")))?;
+        let document: Document = serde_json::from_str(&text)
+            .map_err(|error| Error::Release(format!("{error}, so the file is damaged; get it again")))?;
         let stated = document.hash.strip_prefix(HASH_PREFIX).unwrap_or("");
         if stated.len() != NO_HASH.len() || digest(text.replacen(stated, NO_HASH, 1).as_bytes()) != stated {
             return Err(Error::Release(
-                "its content is not what its hash says; it was changed after it was written".into(),
+                "its content is not what its hash says, so it was changed after it was written; get the original"
+                    .into(),
             ));
         }
         let Document { privacy: statement, schema, count, blocks, .. } = document;

@@ -146,7 +146,9 @@ impl Release {
 
     /// Checks what a file says of itself: sizes, bounds, and that the noise is at least what the stated budget needs.
     fn check(&self) -> Result<(), Error> {
-        let wrong = |what: &str| Err(Error::Release(format!("{what}; the file is damaged or was not made by m2m")));
+        let wrong = |what: &str| {
+            Err(Error::Release(format!("{what}, so it is damaged or was not made by m2m; get the original")))
+        };
         if self.statement.unit != self.schema.unit().name() || self.statement.max_rows != self.schema.unit().max_rows()
         {
             return wrong("the privacy unit of its statement is not that of its schema");

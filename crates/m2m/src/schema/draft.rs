@@ -15,7 +15,7 @@ pub fn draft(fields: &[Field]) -> String {
          # Values outside the bounds are clamped, unlisted levels count as \"other\". Remove columns that\n\
          # need not be released: each one takes its part of the privacy budget.\n\n\
          [privacy]\n\
-         unit = \"row\"            # or the column that identifies a person: unit = \"person_id\", max_rows = 4\n",
+         unit = \"row\"            # or the column that identifies a person, with max_rows = 4 on a line below\n",
     );
     for (name, kind) in fields {
         let quoted = toml::Value::String(name.clone());

@@ -284,6 +284,16 @@ impl Kind {
     }
 }
 
+/// A TOML error with the place it shows, without the prefix that an error of ours within it has.
+pub(crate) fn toml_message(error: &toml::de::Error, prefix: &str) -> String {
+    let text = error.to_string();
+    let text = text.trim_end();
+    match text.rsplit_once('\n') {
+        Some((place, message)) => format!("{place}\n{}", message.strip_prefix(prefix).unwrap_or(message)),
+        None => text.strip_prefix(prefix).unwrap_or(text).to_owned(),
+    }
+}
+
 const MAX_COLUMNS: usize = 10_000;
 const MAX_LEVELS: usize = 1_000_000;
 
@@ -340,7 +350,7 @@ impl Schema {
 
     /// Reads the TOML form.
     pub fn from_toml(text: &str) -> Result<Self, Error> {
-        toml::from_str(text).map_err(|error| Error::Schema(error.to_string().trim_end().to_owned()))
+        toml::from_str(text).map_err(|error| Error::Schema(toml_message(&error, "schema: ")))
     }
 
     /// Reads a `schema.toml`.
@@ -464,6 +474,7 @@ missing = ["?"]
         fn unit_is_total_and_monotone(a in any::<u64>(), b in any::<u64>(), which in 0usize..4) {
             let transform = [Transform::None, Transform::Log1p, Transform::Sqrt, Transform::Asinh][which];
             let range = Range::with(0.0, 1e6, transform, vec![]).unwrap();
+            prop_assert!(range.unit(f64::NAN).is_nan() && range.unit(-f64::NAN).is_nan());
             let (a, b) = (f64::from_bits(a), f64::from_bits(b));
             let (u, v) = (range.unit(a), range.unit(b));
             prop_assert_eq!(u.is_nan(), a.is_nan());

@@ -32,8 +32,8 @@ impl Default for RawPrivacy {
 #[serde(deny_unknown_fields)]
 struct RawColumn {
     name: String,
-    #[serde(rename = "type")]
-    kind: RawKind,
+    #[serde(rename = "type", default)]
+    kind: Option<RawKind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     min: Option<Bound>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,26 +126,31 @@ impl TryFrom<RawColumn> for Column {
         let absent = |given: bool, what: &str| {
             if given { Err(fail(&format!("{what} does not go with this type; remove it"))) } else { Ok(()) }
         };
-        let kind = match raw.kind {
+        let Some(raw_kind) = raw.kind else {
+            return Err(fail("it has no type; fill in number, integer, date, datetime, boolean or category"));
+        };
+        let kind = match raw_kind {
             RawKind::Boolean | RawKind::Category => {
                 absent(raw.min.is_some(), "min")?;
                 absent(raw.max.is_some(), "max")?;
                 absent(!raw.atoms.is_empty(), "atoms")?;
                 absent(!raw.transform.is_none(), "transform")?;
-                match (raw.kind, raw.levels) {
+                match (raw_kind, raw.levels) {
                     (RawKind::Boolean, levels) => {
                         absent(levels.is_some(), "levels")?;
                         Kind::Boolean
                     }
                     (_, Some(levels)) => Kind::Category(levels),
-                    (_, None) => return Err(fail("levels are needed, the public list of values it can take")),
+                    (_, None) => return Err(fail("it has no levels; fill in the public list of values it can take")),
                 }
             }
             numeric => {
                 absent(raw.levels.is_some(), "levels")?;
                 let bound = |bound: Option<&Bound>, which: &str| match bound {
                     Some(bound) => bound.parse(numeric).map_err(|message| fail(&format!("{which}: {message}"))),
-                    None => Err(fail(&format!("{which} is needed, a public bound that does not come from the data"))),
+                    None => Err(fail(&format!(
+                        "it has no {which}; fill in a public bound that does not come from the data"
+                    ))),
                 };
                 let atoms = raw.atoms.iter().map(|atom| bound(Some(atom), "atoms")).collect::<Result<_, _>>()?;
                 let range =
@@ -189,7 +194,7 @@ impl From<Column> for RawColumn {
         };
         let range = kind.range();
         Self {
-            kind: raw_kind,
+            kind: Some(raw_kind),
             min: range.map(|range| Bound::write(kind, range.min)),
             max: range.map(|range| Bound::write(kind, range.max)),
             transform: range.map(|range| range.transform).unwrap_or_default(),

@@ -42,8 +42,9 @@ impl Reader {
     pub fn parquet(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| Error::Read { path: path.to_owned(), error })?;
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-            .map_err(|error| Error::table(&name, format!("this Parquet file cannot be read: {error}")))?;
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|error| {
+            Error::table(&name, format!("this Parquet file cannot be read ({error}); make it again"))
+        })?;
         Ok(Self {
             name,
             schema: metadata.schema().clone(),
@@ -84,7 +85,9 @@ impl Reader {
             let mut found = self.schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
             match (found.next(), found.next()) {
                 (Some((at, field)), None) => Ok((at, field.data_type().clone())),
-                (Some(_), Some(_)) => Err(Error::table(&self.name, format!("there are two columns `{name}`"))),
+                (Some(_), Some(_)) => {
+                    Err(Error::table(&self.name, format!("there are two columns `{name}`; rename one of them")))
+                }
                 (None, _) => Err(absent(&self.name, name)),
             }
         };
@@ -110,7 +113,9 @@ impl Reader {
                 if !is_textual(&found) {
                     return Err(Error::table(
                         &self.name,
-                        format!("column `{name}` has type {found}, which cannot identify users"),
+                        format!(
+                            "column `{name}` has type {found}, which cannot identify users; use text or whole numbers"
+                        ),
                     ));
                 }
                 Some(at)
@@ -215,12 +220,10 @@ impl SharedArrow {
         let file = File::open(&parquet.path).map_err(|error| Error::Read { path: parquet.path.clone(), error })?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, parquet.metadata.clone());
         let mask = ProjectionMask::roots(builder.parquet_schema(), parquet.wanted.iter().copied());
-        let reader = builder
-            .with_projection(mask)
-            .with_row_groups(vec![group])
-            .with_batch_size(BATCH)
-            .build()
-            .map_err(|error| Error::table(&self.name, format!("this Parquet file cannot be read: {error}")))?;
+        let reader =
+            builder.with_projection(mask).with_row_groups(vec![group]).with_batch_size(BATCH).build().map_err(
+                |error| Error::table(&self.name, format!("this Parquet file cannot be read ({error}); make it again")),
+            )?;
         Ok(Box::new(reader))
     }
 }
@@ -234,7 +237,7 @@ impl Shared for SharedArrow {
             let group = (first + step) % count;
             while !watch.stopped() && !intake.should_stop() {
                 let (batch, sequence) = {
-                    let mut reader = self.readers[group].lock().expect("no reader panics");
+                    let mut reader = self.readers[group].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     if reader.batches.is_none() {
                         reader.batches = Some(self.open(group)?);
                     }
@@ -256,7 +259,7 @@ impl Shared for SharedArrow {
 }
 
 fn unreadable(name: &str, error: &ArrowError) -> Error {
-    Error::table(name, format!("this file cannot be read: {error}"))
+    Error::table(name, format!("this file cannot be read ({error}); make it again"))
 }
 
 impl SharedArrow {

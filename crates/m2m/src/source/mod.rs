@@ -63,14 +63,14 @@ impl Table {
             return Err(Error::table("input", "no file is given"));
         }
         if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
-            return Err(Error::table("stdin", "`-` is given twice, but standard input can be read only once"));
+            return Err(Error::table("stdin", "`-` is given twice; standard input can be read only once"));
         }
         let mut seen = HashSet::new();
         for real in paths.iter().filter_map(|path| path.canonicalize().ok()) {
             if !seen.insert(real.clone()) {
                 return Err(Error::table(
                     real.display().to_string(),
-                    "this file is given twice; its rows would count twice",
+                    "this file is given twice, so its rows would count twice; give it once",
                 ));
             }
         }
@@ -118,7 +118,7 @@ impl Table {
             Part::Csv { input, options } => {
                 Ok(csv::header(input, *options)?.into_iter().map(|name| (name, None)).collect())
             }
-            _ => Ok(arrow::fields(&part.arrow()?)),
+            _ => Ok(arrow::fields(&calmly(part, || part.arrow())?)),
         }
     }
 }
@@ -150,11 +150,12 @@ impl Part {
             } else if start.starts_with(&[0xff; 4]) {
                 return Ok(Self::ArrowStream(path.to_owned()));
             }
-            for (ending, what) in [(".parquet", "Parquet"), (".arrow", "Arrow IPC"), (".feather", "Arrow IPC")] {
+            for (ending, what) in [(".parquet", "a Parquet"), (".arrow", "an Arrow IPC"), (".feather", "an Arrow IPC")]
+            {
                 if name.ends_with(ending) {
                     return Err(Error::table(
                         path.display().to_string(),
-                        format!("this is not a {what} file, though its name says so"),
+                        format!("this is not {what} file, though its name says so; make it again"),
                     ));
                 }
             }
@@ -195,7 +196,7 @@ pub fn sketch(sketcher: &Sketcher, table: &Table, threads: usize, watch: &dyn Wa
     let schema = sketcher.schema();
     // Every part is checked before the first is read, so that hours of work do not end in a missing column.
     for part in &table.parts {
-        check(part, schema)?;
+        calmly(part, || check(part, schema))?;
     }
     let threads = threads.max(1);
     let mut workers: Vec<Intake<'_>> =
@@ -203,7 +204,7 @@ pub fn sketch(sketcher: &Sketcher, table: &Table, threads: usize, watch: &dyn Wa
     for (index, part) in table.parts.iter().enumerate() {
         let shared: Box<dyn Shared> = match part {
             Part::Csv { input, options } => Box::new(csv::SharedCsv::open(input, *options, schema)?),
-            _ => Box::new(part.arrow()?.shared(schema)?),
+            _ => Box::new(calmly(part, || part.arrow()?.shared(schema))?),
         };
         let results: Vec<Result<(), Error>> = std::thread::scope(|scope| {
             let running: Vec<_> = workers
@@ -216,7 +217,7 @@ pub fn sketch(sketcher: &Sketcher, table: &Table, threads: usize, watch: &dyn Wa
                     })
                 })
                 .collect();
-            running.into_iter().map(|thread| thread.join().expect("reading rows does not panic")).collect()
+            running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(damaged(&part.name())))).collect()
         });
         for result in results {
             result?;
@@ -269,9 +270,21 @@ fn user_column(schema: &Schema) -> Option<&str> {
     }
 }
 
+/// The readers of columnar formats panic on some damaged files.
+fn calmly<T>(part: &Part, open: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(open)).unwrap_or_else(|_| Err(damaged(&part.name())))
+}
+
+/// What a reader of another's format could not even refuse.
+fn damaged(source: &str) -> Error {
+    Error::table(source, "this file is damaged; make it again")
+}
+
 fn absent(source: &str, column: &str) -> Error {
     Error::table(
         source,
-        format!("there is no column `{column}`, which the schema has; check the header, or remove it from the schema"),
+        format!(
+            "there is no column `{column}`, which the schema has; check the header and --delimiter, or remove it from the schema"
+        ),
     )
 }

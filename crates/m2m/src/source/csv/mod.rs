@@ -44,7 +44,9 @@ pub(crate) fn find_columns(names: &[String], schema: &Schema, source: &str) -> R
                 fields[at] = field;
                 Ok(())
             }
-            (Some(_), Some(_)) => Err(Error::table(source, format!("the header has `{name}` twice"))),
+            (Some(_), Some(_)) => {
+                Err(Error::table(source, format!("the header has `{name}` twice; rename one of them")))
+            }
             (None, _) => Err(absent(source, name)),
         }
     };

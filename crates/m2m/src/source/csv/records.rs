@@ -92,16 +92,11 @@ impl Blocks {
                 }
                 Ok(n) => at += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let hint = if error.kind() == io::ErrorKind::InvalidInput
-                        || error.kind() == io::ErrorKind::UnexpectedEof
-                    {
-                        "; the gzip data is damaged or cut off"
-                    } else {
-                        ""
-                    };
-                    return Err(Error::table(&self.source, format!("reading failed: {error}{hint}")));
+                Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof) => {
+                    let message = format!("the gzip data is damaged or cut off ({error}); make the file again");
+                    return Err(Error::table(&self.source, message));
                 }
+                Err(error) => return Err(Error::Read { path: self.source.clone().into(), error }),
             }
         }
         self.rest.truncate(at);

@@ -1,0 +1,34 @@
+//! Writes tables with their sums and releases, for `tests/oracle/naive.py` to recompute.
+//!
+//! `cargo run -p m2m --example oracle_case -- DIRECTORY [ROWS]`
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::path::PathBuf;
+
+use m2m::privatise::{Budget, Plan, Privacy};
+use m2m::source::{self, Table};
+use m2m::sums::Sketcher;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let directory = PathBuf::from(arguments.next().ok_or("give a directory")?);
+    let rows = arguments.next().map_or(Ok(2000), |rows| rows.parse())?;
+    std::fs::create_dir_all(&directory)?;
+    let columns: Vec<usize> = (0..common::COLUMNS.len()).collect();
+    for (name, max_rows, seed) in [("rows", None, 13), ("users", Some(150), 12)] {
+        let schema = common::schema(&columns, max_rows);
+        let design = common::every_map(&schema, seed);
+        let csv = common::csv(&schema, &common::records(&schema, seed, rows));
+        let sketcher = Sketcher::new(&schema, &design)?;
+        let plan = Plan::new(&schema, &design, Privacy::new(Budget::pure("1".parse()?)?))?;
+        let noise = plan.draw()?;
+        let (sums, _) = source::sketch(&sketcher, &Table::from_csv_bytes(csv.clone()), 2, &())?;
+        let path = |ending: &str| directory.join(format!("{name}.{ending}"));
+        std::fs::write(path("csv"), csv)?;
+        sums.save(&path("sums"), true)?;
+        sums.privatise(noise)?.save(path("json"), true)?;
+    }
+    Ok(())
+}
