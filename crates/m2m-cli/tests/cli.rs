@@ -105,23 +105,19 @@ fn help_says_what_there_is() {
               Zero-concentrated privacy loss, in place of epsilon
 
           --neighbours <NEIGHBOURS>
-              Which tables must look alike
+              Which tables must look alike [default: add-remove]
 
               Possible values:
               - add-remove: One row or user more or less; the number of rows is protected
               - replace:    One row replaced by another; the number of rows is published as it is
 
-              [default: add-remove]
-
           --count-share <SHARE>
-              Part of the budget for the number of rows
-
-              [default: 0.02]
+              Part of the budget for the number of rows [default: 0.02]
 
           --noise <NOISE>
-              Noise of Fourier features under pure ε: knorm has half the standard deviation of laplace
+              Noise of Fourier features under pure ε: knorm has half the standard deviation of laplace,
+              the default
 
-              [default: laplace]
               [possible values: laplace, knorm]
 
           --ledger <FILE>
@@ -179,23 +175,19 @@ fn help_says_what_there_is() {
               Zero-concentrated privacy loss, in place of epsilon
 
           --neighbours <NEIGHBOURS>
-              Which tables must look alike
+              Which tables must look alike [default: add-remove]
 
               Possible values:
               - add-remove: One row or user more or less; the number of rows is protected
               - replace:    One row replaced by another; the number of rows is published as it is
 
-              [default: add-remove]
-
           --count-share <SHARE>
-              Part of the budget for the number of rows
-
-              [default: 0.02]
+              Part of the budget for the number of rows [default: 0.02]
 
           --noise <NOISE>
-              Noise of Fourier features under pure ε: knorm has half the standard deviation of laplace
+              Noise of Fourier features under pure ε: knorm has half the standard deviation of laplace,
+              the default
 
-              [default: laplace]
               [possible values: laplace, knorm]
 
           --ledger <FILE>
@@ -215,6 +207,8 @@ fn help_says_what_there_is() {
 
     Options:
           --format <FORMAT>
+              How it is printed
+
               Possible values:
               - table: For people
               - json:  For programs
@@ -244,13 +238,14 @@ fn help_says_what_there_is() {
     assert_snapshot!(help("schema draft"), @"
     Write a draft from the names and types in a file's header; bounds and levels are yours to fill in
 
-    Usage: m2m schema draft <DATA>
+    Usage: m2m schema draft [OPTIONS] <DATA>
 
     Arguments:
       <DATA>  A file of the table
 
     Options:
-      -h, --help  Print help
+          --delimiter <CHAR>  What stands between the fields of a CSV file: one character, or `tab`
+      -h, --help              Print help
 
     Example:
       m2m schema draft people.csv > schema.toml
@@ -266,6 +261,8 @@ fn help_says_what_there_is() {
 
     Options:
           --format <FORMAT>
+              How it is printed
+
               Possible values:
               - table: For people
               - json:  For programs
@@ -319,6 +316,8 @@ fn help_says_what_there_is() {
 
     Options:
           --format <FORMAT>
+              How it is printed
+
               Possible values:
               - table: For people
               - json:  For programs
@@ -365,7 +364,7 @@ fn demo_shows_released_counts_near_the_truth() {
     50000 people who do not exist, 9 columns, one release.
 
     Privacy: ε = 1, for adding or removing one row
-      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.718.
+      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719.
     Rows: about … (noise of standard deviation 70.7)
     Columns:
       age: integer from 18 to 95
@@ -379,7 +378,7 @@ fn demo_shows_released_counts_near_the_truth() {
       registered: date from 2010-01-01 to 2019-12-31
     Contents:
       hist: histograms of 32 bins; 175 sums, share 0.5, discrete Laplace noise of standard deviation 26.0 rows each
-      rff: 200 fourier features, kernel gaussian with sigma 1; 200 sums, share 0.5, discrete Laplace noise of standard deviation 408.2 rows each
+      rff: 200 Fourier features, kernel gaussian with sigma 1; 200 sums, share 0.5, discrete Laplace noise of standard deviation 408.2 rows each
     Hash: sha256:…
     ");
     let mut rows = 0;
@@ -446,7 +445,10 @@ fn a_draft_holds_names_and_types_and_no_value() {
     desk.put("t.parquet", parquet_file(&batch())).put("t.arrow", arrow_file(&batch()));
     let draft = |name: &str| {
         let outcome = desk.m2m(&format!("schema draft {name}")).ok();
-        assert_eq!(outcome.stderr, "fill in what is marked, then run `m2m schema check`\n");
+        assert_eq!(
+            outcome.stderr,
+            "took the names from the header; fill in what is marked, then run `m2m schema check`\n"
+        );
         for secret in ["71717", "Sekretsund", "true", "1860"] {
             assert!(!outcome.stdout.contains(secret), "{name} shows {secret}");
         }
@@ -460,7 +462,7 @@ fn a_draft_holds_names_and_types_and_no_value() {
     # need not be released: each one takes its part of the privacy budget.
 
     [privacy]
-    unit = "row"            # or the column that identifies a person: unit = "person_id", max_rows = 4
+    unit = "row"            # or the column that identifies a person, with max_rows = 4 on a line below
 
     [[column]]
     name = "age"
@@ -491,7 +493,7 @@ fn a_draft_holds_names_and_types_and_no_value() {
     # need not be released: each one takes its part of the privacy budget.
 
     [privacy]
-    unit = "row"            # or the column that identifies a person: unit = "person_id", max_rows = 4
+    unit = "row"            # or the column that identifies a person, with max_rows = 4 on a line below
 
     [[column]]
     name = "age"
@@ -540,11 +542,8 @@ fn a_draft_passes_when_a_person_has_filled_it_in() {
         desk.refused("schema check draft.toml");
     }
     assert_snapshot!(desk.refused("schema check draft.toml"), @"
-    error: schema: draft.toml: TOML parse error at line 37, column 1
-       |
-    37 | [[column]]
-       | ^^^^^^^^^^
-    missing field `type`
+    error: schema: draft.toml: column `age`: it has no min
+    hint: fill in a public bound that does not come from the data
     ");
     let draft = desk.m2m("schema draft t.csv").ok().stdout;
     let (first, second) = draft.split_once("name = \"town\"").unwrap();
@@ -616,7 +615,7 @@ fn a_release_explains_itself() {
     ");
     assert_snapshot!(info(&desk, "people.m2m"), @"
     Privacy: ε = 1, for adding or removing one row
-      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.718.
+      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719.
     Rows: about … (noise of standard deviation 70.7)
     Columns:
       age: integer from 0 to 120
@@ -628,7 +627,7 @@ fn a_release_explains_itself() {
       seen: datetime from 2020-01-01T00:00:00Z to 2026-01-01T00:00:00Z
     Contents:
       hist: histograms of 32 bins; 173 sums, share 0.5, discrete Laplace noise of standard deviation 20.2 rows each
-      rff: 200 fourier features, kernel gaussian with sigma 1; 200 sums, share 0.5, discrete Laplace noise of standard deviation 408.2 rows each
+      rff: 200 Fourier features, kernel gaussian with sigma 1; 200 sums, share 0.5, discrete Laplace noise of standard deviation 408.2 rows each
     Hash: sha256:…
     ");
     desk.put("small.toml", "[[column]]\nname = 'smoker'\ntype = 'boolean'\nnullable = true\n");
@@ -793,7 +792,7 @@ fn what_exists_is_kept_without_force() {
             "{line}"
         );
     }
-    assert!(desk.refused("ledger new there --epsilon 1").starts_with("error: there exists already\n"));
+    assert!(desk.refused("ledger new there --epsilon 1").starts_with("error: ledger: there is there already"));
     for line in lines {
         desk.put("there", "of value").m2m(&format!("{line} --force")).ok();
         assert!(desk.get("there") != b"of value", "{line}");
@@ -830,10 +829,10 @@ fn designs_have_short_and_long_forms() {
     ];
     assert_snapshot!(transcript(&cases, contents), @"
     > rff
-    rff: 200 fourier features, kernel gaussian with sigma 1; 200 sums, share 1, discrete Laplace noise of standard deviation 204.1 rows each
+    rff: 200 Fourier features, kernel gaussian with sigma 1; 200 sums, share 1, discrete Laplace noise of standard deviation 204.1 rows each
 
     > rff:m=50,sigma=0.5,kernel=matern32,frequencies=iid,precision=precise,seed=7
-    rff: 50 fourier features, kernel matern32 with sigma 0.5; 50 sums, share 1, discrete Laplace noise of standard deviation 51.0 rows each
+    rff: 50 Fourier features, kernel matern32 with sigma 0.5; 50 sums, share 1, discrete Laplace noise of standard deviation 51.0 rows each
 
     > race
     race: 80 euclidean hashes into 80 buckets; 6400 sums, share 1, discrete Laplace noise of standard deviation 115.4 rows each
@@ -852,7 +851,7 @@ fn designs_have_short_and_long_forms() {
 
     > design.toml
     tables: 1 contingency tables; 15 sums, share 0.125, discrete Laplace noise of standard deviation 11.5 rows each
-      rff: 20 fourier features, kernel gaussian with sigma 1; 20 sums, share 0.375, discrete Laplace noise of standard deviation 54.4 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 0.375, discrete Laplace noise of standard deviation 54.4 rows each
       hist: histograms of 32 bins; 173 sums, share 0.5, discrete Laplace noise of standard deviation 20.2 rows each
     ");
 }
@@ -888,57 +887,57 @@ fn every_kind_of_budget_states_its_promise() {
     assert_snapshot!(transcript(&cases, |options| privacy("people.csv --schema schema.toml", options)), @"
     > --epsilon 0.1
     Privacy: ε = 0.1, for adding or removing one row
-      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 1.105.
+      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 1.106.
     Rows: about … (noise of standard deviation 707.1)
     Contents:
-      rff: 20 fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 204.1 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 204.1 rows each
 
     > --epsilon 1 --count-share 0.5
     Privacy: ε = 1, for adding or removing one row
-      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.718.
+      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719.
     Rows: about … (noise of standard deviation 2.8)
     Contents:
-      rff: 20 fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 40.0 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 40.0 rows each
 
     > --epsilon 1 --noise knorm
     Privacy: ε = 1, for adding or removing one row
-      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.718.
+      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719.
     Rows: about … (noise of standard deviation 70.7)
     Contents:
-      rff: 20 fourier features, kernel gaussian with sigma 1; 20 sums, share 1, disc K-norm noise of standard deviation 11.0 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, disc K-norm noise of standard deviation 11.0 rows each
 
     > --epsilon 1 --delta 1e-6
     Privacy: ε = 1, δ = 0.000001, for adding or removing one row
-      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.718, but for a probability of 0.000001.
+      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719, but for a probability of 0.000001.
     Rows: about … (noise of standard deviation 29.9)
     Contents:
-      rff: 20 fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Gaussian noise of standard deviation 13.5 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Gaussian noise of standard deviation 13.5 rows each
 
     > --rho 0.125
     Privacy: ρ = 0.125, for adding or removing one row
       The privacy loss of one of them is below that of a normal variable with mean 0.125 and variance 0.25.
     Rows: about … (noise of standard deviation 14.1)
     Contents:
-      rff: 20 fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Gaussian noise of standard deviation 6.4 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Gaussian noise of standard deviation 6.4 rows each
 
     > --epsilon 1 --neighbours replace
     Privacy: ε = 1, for replacing one row by another; the number of rows is public
-      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.718.
+      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719.
     Rows: 40 (public)
     Contents:
-      rff: 20 fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 40.0 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 40.0 rows each
     ");
     assert_snapshot!(privacy("users.csv --schema users.toml", "--epsilon 1"), @"
     Privacy: ε = 1, for adding or removing all rows of one `person`, of which at most 2 were used
-      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.718.
+      Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719.
     Rows: about … (noise of standard deviation 141.4)
     Contents:
-      rff: 20 fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 40.8 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 40.8 rows each
     ");
     let message = desk.refused("sketch users.csv --schema users.toml --epsilon 1 --neighbours replace -o y.m2m");
     assert_snapshot!(message, @r#"
-    error: bounded (replace-one) privacy is for the unit "row"
-    hint: a user's number of rows can change
+    error: replace-one neighbours are for the unit "row", as a user's number of rows can change
+    hint: use add-remove
     "#);
 }
 
@@ -986,11 +985,15 @@ fn a_ledger_counts_down_and_refuses() {
         {
           "at": "20…",
           "epsilon": 0.3,
+          "neighbours": "add-remove",
+          "unit": "row",
           "what": "first.m2m"
         },
         {
           "at": "20…",
           "epsilon": 0.6,
+          "neighbours": "add-remove",
+          "unit": "row",
           "what": "second.m2m"
         }
       ],
@@ -1003,8 +1006,8 @@ fn a_ledger_counts_down_and_refuses() {
     assert_eq!(mode(&desk.path("budget.toml")), 0o640);
     let too_much = "--schema schema.toml --epsilon 0.11 --ledger budget.toml -o third.m2m";
     assert_snapshot!(desk.refused(&format!("sketch people.csv {too_much}")), @"
-    error: ledger: budget.toml has ε = 0.1 left of ε = 1, too little for ε = 0.11
-    hint: nothing was spent
+    error: ledger: budget.toml has ε = 0.1 left of ε = 1, too little for ε = 0.11, so nothing was spent
+    hint: ask for no more than is left
     ");
     assert!(
         desk.refused("release a.sums --epsilon 0.11 --ledger budget.toml -o third.m2m").contains("has ε = 0.1 left")
@@ -1030,8 +1033,8 @@ fn a_ledger_pays_in_its_own_kind() {
     left   ε = 1, δ = 0.0000006
     ");
     assert_snapshot!(desk.refused(&release("--epsilon 0.5 --delta 1e-6 --ledger approximate.toml")), @"
-    error: ledger: approximate.toml has ε = 1, δ = 0.0000006 left of ε = 2, δ = 0.000001, too little for ε = 0.5, δ = 0.000001
-    hint: nothing was spent
+    error: ledger: approximate.toml has ε = 1, δ = 0.0000006 left of ε = 2, δ = 0.000001, too little for ε = 0.5, δ = 0.000001, so nothing was spent
+    hint: ask for no more than is left
     ");
     desk.m2m("ledger new rho.toml --rho 0.6").ok();
     desk.m2m(&release("--rho 0.1 --ledger rho.toml")).ok();
@@ -1062,6 +1065,7 @@ fn data_and_messages_go_apart() {
     for line in
         ["info nowhere.m2m", "ledger show nowhere.toml", "schema check nowhere.toml", "schema draft nowhere.csv"]
     {
-        assert!(desk.refused(line).starts_with("error: cannot read nowhere."), "{line}");
+        let message = desk.refused(line);
+        assert!(message.starts_with("error: ") && message.contains("nowhere."), "{line}");
     }
 }

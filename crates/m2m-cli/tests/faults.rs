@@ -57,7 +57,7 @@ fn a_full_disk_may_cost_a_debit_but_never_hides_it() {
     note: values outside their bounds were clamped: 3
     note: these counts come from the data itself and are for you alone
     error: budget.toml was debited ε = 1, but the release was not written: cannot write people.m2m: File too large (os error 27)
-    hint: nothing was changed there
+    hint: give a file in a directory that is there and has space
     ");
     assert_snapshot!(mask(&desk.m2m("ledger show budget.toml").ok().stdout, "  20", "Z"), @"
     total  ε = 3
@@ -175,7 +175,8 @@ fn a_race_for_the_last_of_the_budget_has_as_many_winners_as_it_allows() {
                 racers.into_iter().map(|racer| racer.wait_with_output().unwrap().into()).collect();
             for (racer, outcome) in outcomes.iter().enumerate() {
                 assert_eq!(desk.has(&format!("{racer}.m2m")), outcome.code == Some(0));
-                let refused = outcome.code == Some(2) && outcome.stderr.contains("too little for ε = 0.1\n");
+                let refused = outcome.code == Some(2)
+                    && outcome.stderr.contains("too little for ε = 0.1, so nothing was spent\n");
                 assert!(refused || outcome.code == Some(0), "{outcome:?}");
             }
             assert_eq!(outcomes.iter().filter(|outcome| outcome.code == Some(0)).count(), winners);
@@ -263,7 +264,7 @@ fn a_file_that_vanishes_after_the_check_is_an_error() {
 
     > another header
     error: part.csv: there is no column `height`, which the schema has
-    hint: check the header, or remove it from the schema
+    hint: check the header and --delimiter, or remove it from the schema
     ");
     assert!(desk.m2m("ledger show budget.toml").ok().stdout.ends_with("left   ε = 1\n"));
 }
@@ -311,7 +312,7 @@ fn memory_stays_bounded_however_long_a_line() {
     for start in ["", "1,\""] {
         let piece = format!("{start}{}", "x".repeat(1 << 20));
         let (peak, stderr) = stream(line, piece.as_bytes(), 100);
-        assert!(stderr.starts_with("read 1 rows\n"), "{stderr}");
+        assert!(stderr.starts_with("read 1 row\n"), "{stderr}");
         assert!(peak < BOUND / 4, "{peak} bytes");
     }
 }
@@ -333,7 +334,6 @@ fn waiting_for_the_ledger(desk: &Desk) -> Child {
 }
 
 #[test]
-#[ignore = "bug: while another process holds the ledger, Ctrl-C does nothing"]
 fn an_interruption_ends_the_wait_for_the_ledger() {
     let desk = Desk::new();
     desk.m2m("ledger new budget.toml --epsilon 1").ok();
@@ -356,7 +356,6 @@ fn an_interruption_ends_the_wait_for_the_ledger() {
 
 /// An interruption that comes while files change waits until they have; then it must not deny them.
 #[test]
-#[ignore = "bug: says that nothing was written after the release was"]
 fn an_interruption_tells_the_truth_about_what_was_written() {
     for _ in 0..10 {
         let desk = Desk::new();
@@ -374,7 +373,6 @@ fn an_interruption_tells_the_truth_about_what_was_written() {
 }
 
 #[test]
-#[ignore = "bug: nohup and background jobs of scripts are stopped by the signals that they ignore"]
 fn signals_that_are_ignored_stay_ignored() {
     let desk = Desk::new();
     for name in ["INT", "HUP"] {
@@ -391,7 +389,6 @@ fn signals_that_are_ignored_stay_ignored() {
 }
 
 #[test]
-#[ignore = "bug: the link is replaced by a copy, and the ledger that it leads to is not debited"]
 fn a_ledger_behind_a_link_is_the_ledger() {
     let desk = Desk::new();
     fs::create_dir(desk.path("shared")).unwrap();
@@ -404,7 +401,6 @@ fn a_ledger_behind_a_link_is_the_ledger() {
 }
 
 #[test]
-#[ignore = "bug: the debit makes such a ledger unreadable"]
 fn a_ledger_that_cannot_take_a_debit_is_left_as_it_was() {
     let desk = Desk::new();
     desk.put("budget.toml", "spent = []\n[total]\nepsilon = 1\n");
@@ -414,7 +410,6 @@ fn a_ledger_that_cannot_take_a_debit_is_left_as_it_was() {
 }
 
 #[test]
-#[ignore = "bug: people.csv is cut off, and the message says that nothing was changed"]
 fn a_full_disk_leaves_the_files_of_the_demo_whole() {
     let desk = Desk::new();
     desk.m2m("demo --out there").ok();
@@ -428,7 +423,6 @@ fn a_full_disk_leaves_the_files_of_the_demo_whole() {
 
 /// A reader that has seen enough is no error; a disk that is full is one, but no crash.
 #[test]
-#[ignore = "bug: println! panics"]
 fn a_closed_or_full_output_is_no_crash() {
     let desk = Desk::new();
     desk.m2m("sketch people.csv --schema schema.toml --epsilon 1 -o people.m2m").ok();
@@ -442,7 +436,6 @@ fn a_closed_or_full_output_is_no_crash() {
 
 /// Messages are a courtesy: where nobody can hear them, the work goes on.
 #[test]
-#[ignore = "bug: eprintln! panics, and no release is made"]
 fn messages_that_cannot_be_written_stop_nothing() {
     let desk = Desk::new();
     let line = "sketch people.csv --schema schema.toml --epsilon 1 -o people.m2m";

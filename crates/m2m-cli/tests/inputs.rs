@@ -123,7 +123,6 @@ fn any_small_table_in_any_dialect() {
 }
 
 #[test]
-#[ignore = "bug: a file of one block without a last newline loses its first row"]
 fn the_last_newline_may_be_left_out() {
     let desk = Desk::new();
     for rows in [1, 2, 40, ROWS] {

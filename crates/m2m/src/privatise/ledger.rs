@@ -170,8 +170,8 @@ impl Ledger {
 
     /// Waits until no other process holds the ledger, and holds it.
     pub fn lock(path: &Path) -> Result<LockedLedger, Error> {
-        let path = real_path(path)?;
-        Ok(LockedLedger { _lock: lock(&path)?, path })
+        let real = real_path(path)?;
+        Ok(LockedLedger { _lock: lock(&real)?, path: path.to_owned(), real })
     }
 
     /// Debits what a plan spends, or refuses and changes nothing. See [`LockedLedger::debit`].
@@ -182,7 +182,10 @@ impl Ledger {
 
 /// A ledger that no other process can debit until this is dropped.
 pub struct LockedLedger {
+    /// As it was given.
     path: PathBuf,
+    /// Behind any links.
+    real: PathBuf,
     _lock: File,
 }
 
@@ -209,7 +212,11 @@ impl LockedLedger {
                 self.path.display()
             )));
         }
-        file::write(&self.path, true, file::Mode::Keep, |out| std::io::Write::write_all(out, text.as_bytes()))?;
+        file::write(&self.real, true, file::Mode::Keep, |out| std::io::Write::write_all(out, text.as_bytes()))
+            .map_err(|error| match error {
+                Error::Write { error, .. } => Error::Write { path: self.path.clone(), error },
+                other => other,
+            })?;
         Ledger::open(&self.path)
     }
 }
