@@ -1,7 +1,8 @@
 //! Rows from files, streams and memory, on their way into sums.
 //!
 //! Reading is total: a cell that cannot be read is missing, a value out of bounds is clamped, an unlisted level is
-//! "other". Nothing a row contains can stop a sketch (unless the curator asks for that) or reach a message.
+//! "other". Nothing a row contains can stop a sketch (unless the curator asks for that) or reach a message. A file that is
+//! damaged, or breaks the rules of its own format, is refused as a whole.
 
 mod arrow;
 mod cell;

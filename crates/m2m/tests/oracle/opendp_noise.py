@@ -40,8 +40,9 @@ def theirs(kind, scale, count):
 def z_score(a, b):
     """How far two samples of one size are apart: the chi-square statistic as a standard normal (Wilson-Hilferty)."""
     pooled = numpy.sort(numpy.concatenate([a, b]))
-    # Every fiftieth part of the draws begins a cell; equal ones fall together. Cells that are still small join the next.
-    edges = numpy.unique(pooled[:: max(len(pooled) // 50, 1)])
+    # A cell for each value if there are few, and for each fiftieth of the draws otherwise. Small cells join the next.
+    values = numpy.unique(pooled)
+    edges = values if len(values) < 200 else numpy.unique(pooled[:: len(pooled) // 50])
     counts = [numpy.bincount(numpy.searchsorted(edges, x, side="right"), minlength=len(edges) + 1) for x in (a, b)]
     cells, left = [], numpy.zeros(2)
     for pair in zip(*counts):
