@@ -88,13 +88,13 @@ class Jobs:
     def hist_numpy_64(self):
         return self._hist_numpy(np.int64, 1_000_000)
 
-    def hist_numpy_8(self):
+    def hist_tuned_8(self):
         return self._hist_numpy(np.uint8, 1_000_000)
 
-    def hist_chunked_64(self):
+    def hist_tuned_64(self):
         return self._hist_numpy(np.int64, 16_384)
 
-    def hist_chunked_32(self):
+    def hist_tuned_32(self):
         return self._hist_numpy(np.int32, 16_384)
 
     def _duckdb(self, source):

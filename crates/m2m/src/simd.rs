@@ -66,20 +66,51 @@ macro_rules! dispatched {
 }
 pub(crate) use dispatched;
 
-/// Writes the places of all bytes that are `a` or `b`, in order, and returns how many there are. `places` must be 64
-/// longer than that.
-pub(crate) fn places_of_either(simd: Simd, bytes: &[u8], a: u8, b: u8, places: &mut [u32]) -> usize {
-    let mut count = 0;
+/// Writes the places of all bytes that are `a` or `b`, in order, and returns how many there are, and how many are `b`.
+/// `places` must be 64 longer than that.
+#[allow(unsafe_code)]
+pub(crate) fn places_of_either(simd: Simd, bytes: &[u8], a: u8, b: u8, places: &mut [u32]) -> (usize, usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+        #[target_feature(enable = "avx2,bmi1,popcnt")]
+        fn avx2(bytes: &[u8], a: u8, b: u8, places: &mut [u32]) -> (usize, usize) {
+            places_loop(bytes, a, b, places, |chunk, byte| {
+                // SAFETY: both halves are 32 bytes within the chunk, and the load needs no alignment.
+                let halves = [0, 32].map(|at| unsafe { _mm256_loadu_si256(chunk.as_ptr().add(at).cast()) });
+                let [low, high] = halves
+                    .map(|half| _mm256_movemask_epi8(_mm256_cmpeq_epi8(half, _mm256_set1_epi8(byte as i8))) as u32);
+                u64::from(low) | u64::from(high) << 32
+            })
+        }
+        if simd >= Simd::Avx2 && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("popcnt") {
+            // SAFETY: Avx2 or more comes from `Simd::available`, which has asked the processor, as this line does.
+            return unsafe { avx2(bytes, a, b, places) };
+        }
+    }
+    let _ = simd;
+    places_loop(bytes, a, b, places, |chunk, wanted| {
+        chunk.iter().enumerate().fold(0, |mask, (i, byte)| mask | u64::from(*byte == wanted) << i)
+    })
+}
+
+/// `mask` tells, bit by bit, where a byte occurs in a chunk.
+#[inline(always)]
+fn places_loop(bytes: &[u8], a: u8, b: u8, places: &mut [u32], mask: impl Fn(&[u8; 64], u8) -> u64) -> (usize, usize) {
+    let (mut count, mut count_b) = (0, 0);
     let mut chunks = bytes.chunks_exact(64);
     let mut base = 0;
     for chunk in &mut chunks {
-        let mut mask = mask_of_either(simd, chunk.try_into().expect("chunks of 64"), a, b);
-        let found = mask.count_ones() as usize;
+        let chunk = chunk.try_into().expect("chunks of 64");
+        let mask_b = mask(chunk, b);
+        let mut either = mask(chunk, a) | mask_b;
+        count_b += mask_b.count_ones() as usize;
+        let found = either.count_ones() as usize;
         // Eight at a time without asking how many there are: the surplus is overwritten by the next chunk.
         for group in places[count..].chunks_exact_mut(8).take(found.div_ceil(8)) {
             for place in group {
-                *place = base + mask.trailing_zeros();
-                mask &= mask.wrapping_sub(1);
+                *place = base + either.trailing_zeros();
+                either &= either.wrapping_sub(1);
             }
         }
         count += found;
@@ -88,37 +119,9 @@ pub(crate) fn places_of_either(simd: Simd, bytes: &[u8], a: u8, b: u8, places: &
     for (place, byte) in (base..).zip(chunks.remainder()) {
         places[count] = place;
         count += usize::from(*byte == a || *byte == b);
+        count_b += usize::from(*byte == b);
     }
-    count
-}
-
-/// Bit i is set where byte i is `a` or `b`.
-#[allow(unsafe_code)]
-#[inline(always)]
-fn mask_of_either(simd: Simd, chunk: &[u8; 64], a: u8, b: u8) -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::*;
-        #[target_feature(enable = "avx2")]
-        fn avx2(chunk: &[u8; 64], a: u8, b: u8) -> u64 {
-            let half = |at: usize| {
-                // SAFETY: both halves are 32 bytes within the chunk, and the load needs no alignment.
-                let bytes = unsafe { _mm256_loadu_si256(chunk.as_ptr().add(at).cast()) };
-                let either = _mm256_or_si256(
-                    _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(a as i8)),
-                    _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b as i8)),
-                );
-                u64::from(_mm256_movemask_epi8(either) as u32)
-            };
-            half(0) | half(32) << 32
-        }
-        if simd >= Simd::Avx2 {
-            // SAFETY: Avx2 or more comes from `Simd::available`, which has asked the processor.
-            return unsafe { avx2(chunk, a, b) };
-        }
-    }
-    let _ = simd;
-    chunk.iter().enumerate().fold(0, |mask, (i, byte)| mask | u64::from(*byte == a || *byte == b) << i)
+    (count, count_b)
 }
 
 #[cfg(test)]
@@ -132,8 +135,9 @@ mod tests {
             let expected: Vec<u32> = (0..bytes.len() as u32).filter(|i| matches!(bytes[*i as usize], 1 | 3)).collect();
             for simd in Simd::available() {
                 let mut places = vec![0; bytes.len() + 64];
-                let count = places_of_either(simd, &bytes, 1, 3, &mut places);
+                let (count, threes) = places_of_either(simd, &bytes, 1, 3, &mut places);
                 prop_assert_eq!(&places[..count], &expected[..]);
+                prop_assert_eq!(threes, bytes.iter().filter(|byte| **byte == 3).count());
             }
         }
     }

@@ -292,7 +292,7 @@ fn cells_mean_what_the_schema_says() {
         assert!(are_close(&found, &expected), "{found:?} in a column of {}", common::COLUMNS[column]);
     };
     check(0, &[("-1.5", Unit(0.0)), (" 2.25 ", Unit(1.0)), ("0.375", Unit(0.5)), ("3.75e-1", Unit(0.5))]);
-    check(2, &[("-99", Missing), ("?", Missing), ("1e4", Unit(1.0)), ("-40", Unit(0.0))]);
+    check(2, &[("-99", Missing), ("-9.9e1", Missing), ("?", Missing), ("1e4", Unit(1.0)), ("-40", Unit(0.0))]);
     check(5, &[("2.5", Unit(0.4)), ("3.5", Unit(0.8)), ("-0.5", Unit(0.0)), ("7", Unit(1.0))]);
     check(
         7,

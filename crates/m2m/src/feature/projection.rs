@@ -11,8 +11,9 @@ use crate::panel::{Lane, PANEL, Panel, Record, Slot, Value};
 use crate::simd::dispatched;
 use crate::stream::PublicStream;
 
-/// Outputs computed together.
-pub(crate) const GROUP: usize = 4;
+/// Outputs computed together: as many as AVX-512 has registers for. Narrower sets take them by halves.
+pub(crate) const GROUP: usize = 8;
+const HALF: usize = GROUP / 2;
 /// Records in one step of the inner loop.
 const LANES: usize = 8;
 /// An accumulator that starts here has 32 bits behind the binary point: its low word is the fraction of a turn
@@ -212,10 +213,16 @@ impl Projection {
             let start: &[f64; GROUP] = self.start[group * GROUP..][..GROUP].try_into().expect("padded to whole groups");
             let weights = &self.weights[group * self.units.len()..][..self.units.len()];
             if complete && self.codes.is_empty() {
-                project_from_constant::<K>(simd, units, weights, start, steps, kept);
+                if simd == Simd::Avx512 {
+                    project_all::<K>(simd, units, weights, start, steps, kept);
+                } else {
+                    project_half::<K>(simd, units, weights, start, 0, steps, kept);
+                    project_half::<K>(simd, units, weights, start, HALF, steps, kept);
+                }
             } else {
                 self.offsets(panel, group, starts);
-                project_from_columns::<K>(simd, units, weights, starts, steps, kept);
+                project_half_from::<K>(simd, units, weights, starts, 0, steps, kept);
+                project_half_from::<K>(simd, units, weights, starts, HALF, steps, kept);
             }
             take(group * GROUP, kept);
         }
@@ -252,34 +259,51 @@ impl Projection {
 }
 
 dispatched! {
-    fn project_from_constant<K: Keep>(units: &[Lane<f64>], weights: &[[f64; GROUP]], start: &[f64; GROUP], steps: usize, kept: &mut Columns<K::Out>)
-        = constant_start
+    fn project_all<K: Keep>(units: &[Lane<f64>], weights: &[[f64; GROUP]], start: &[f64; GROUP], steps: usize, kept: &mut Columns<K::Out>)
+        = all_outputs
 }
 dispatched! {
-    fn project_from_columns<K: Keep>(units: &[Lane<f64>], weights: &[[f64; GROUP]], start: &Columns<f64>, steps: usize, kept: &mut Columns<K::Out>)
-        = column_start
+    fn project_half<K: Keep>(units: &[Lane<f64>], weights: &[[f64; GROUP]], start: &[f64; GROUP], first: usize, steps: usize, kept: &mut Columns<K::Out>)
+        = half_of_outputs
+}
+dispatched! {
+    fn project_half_from<K: Keep>(units: &[Lane<f64>], weights: &[[f64; GROUP]], start: &Columns<f64>, first: usize, steps: usize, kept: &mut Columns<K::Out>)
+        = half_of_outputs_from
 }
 
 #[inline(always)]
-fn constant_start<K: Keep>(
+fn all_outputs<K: Keep>(
     units: &[Lane<f64>],
     weights: &[[f64; GROUP]],
     start: &[f64; GROUP],
     steps: usize,
     kept: &mut Columns<K::Out>,
 ) {
-    project::<K>(units, weights, steps, kept, |j, _| [start[j]; LANES]);
+    project::<K, GROUP>(units, weights, 0, steps, kept, |j, _| [start[j]; LANES]);
 }
 
 #[inline(always)]
-fn column_start<K: Keep>(
+fn half_of_outputs<K: Keep>(
     units: &[Lane<f64>],
     weights: &[[f64; GROUP]],
-    start: &Columns<f64>,
+    start: &[f64; GROUP],
+    first: usize,
     steps: usize,
     kept: &mut Columns<K::Out>,
 ) {
-    project::<K>(units, weights, steps, kept, |j, at| *lanes(&start[j], at));
+    project::<K, HALF>(units, weights, first, steps, kept, |j, _| [start[j]; LANES]);
+}
+
+#[inline(always)]
+fn half_of_outputs_from<K: Keep>(
+    units: &[Lane<f64>],
+    weights: &[[f64; GROUP]],
+    start: &Columns<f64>,
+    first: usize,
+    steps: usize,
+    kept: &mut Columns<K::Out>,
+) {
+    project::<K, HALF>(units, weights, first, steps, kept, |j, at| *lanes(&start[j], at));
 }
 
 #[inline(always)]
@@ -287,18 +311,22 @@ fn lanes(column: &[f64; PANEL], at: usize) -> &[f64; LANES] {
     column[at..at + LANES].try_into().expect("LANES divides PANEL")
 }
 
+/// Outputs `first..first + N` of a group.
 #[inline(always)]
-fn project<K: Keep>(
+fn project<K: Keep, const N: usize>(
     units: &[Lane<f64>],
     weights: &[[f64; GROUP]],
+    first: usize,
     steps: usize,
     kept: &mut Columns<K::Out>,
     start: impl Fn(usize, usize) -> [f64; LANES],
 ) {
+    let kept: &mut [Lane<K::Out>; N] = (&mut kept[first..first + N]).try_into().expect("within the group");
     for at in (0..PANEL).step_by(LANES).take(steps) {
-        let mut sums: [[f64; LANES]; GROUP] = std::array::from_fn(|j| start(j, at));
+        let mut sums: [[f64; LANES]; N] = std::array::from_fn(|j| start(first + j, at));
         for (column, weights) in units.iter().zip(weights) {
             let x = lanes(column, at);
+            let weights: &[f64; N] = weights[first..first + N].try_into().expect("within the group");
             for (sums, w) in sums.iter_mut().zip(weights) {
                 for l in 0..LANES {
                     sums[l] = x[l].mul_add(*w, sums[l]);

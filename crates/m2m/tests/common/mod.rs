@@ -79,13 +79,14 @@ pub fn schema(columns: &[usize], max_rows: Option<u32>) -> Schema {
 }
 
 /// Cells that fit no column, or fit one in an odd way, as they stand in a CSV file.
-const ODD: [&[u8]; 37] = [
+const ODD: [&[u8]; 38] = [
     b"",
     b"NA",
     b"null",
     b"NULL",
     b"?",
     b"-99",
+    b"-99.0",
     b"nan",
     b"-NaN",
     b"inf",

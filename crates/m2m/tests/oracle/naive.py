@@ -190,6 +190,7 @@ class Column:
         self.name, self.kind = raw["name"], raw["type"]
         self.levels = [level.encode() for level in raw.get("levels", [])]
         self.missing = [text.encode() for text in raw.get("missing", [])]
+        self.missing_numbers = [float(text) for text in self.missing if NUMBER.fullmatch(text)]
         self.whole = self.kind in ("integer", "date")
         self.transform = raw.get("transform", "none")
         self.codes = {"boolean": 3, "category": len(self.levels) + 2}.get(self.kind)
@@ -225,6 +226,7 @@ class Column:
                 return None
             if self.kind in ("number", "integer"):
                 x = float(text) if NUMBER.fullmatch(text) else math.nan
+                x = math.nan if x in self.missing_numbers else x
             else:
                 x = (days if self.kind == "date" else seconds)(text.decode())
         except ValueError:

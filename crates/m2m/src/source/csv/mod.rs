@@ -150,9 +150,9 @@ impl SharedCsv {
         let block = &padded[..padded.len() - PADDING];
         let Work { simd, places, values } = work;
         places.resize(block.len() + 64, 0);
-        let count = simd::places_of_either(*simd, block, self.delimiter, b'\n', places);
+        let (count, newlines) = simd::places_of_either(*simd, block, self.delimiter, b'\n', places);
         let fields = Fields { padded, places: &places[..count], width: plan.len() };
-        if !fields.are_regular() {
+        if !fields.are_regular(newlines) {
             let mut at = 0;
             while at < block.len() {
                 at = self.parse_row(plan, block, at, intake);
@@ -163,7 +163,8 @@ impl SharedCsv {
         let rows = count / plan.len();
         let mut row = 0;
         while row < rows {
-            let run = intake.space().min(rows - row);
+            // Few enough rows that their fields stay in the nearest cache while the columns are taken one by one.
+            let run = intake.space().min(rows - row).min(64);
             for (column, action) in plan.iter().enumerate() {
                 take_column(*action, &fields, values, row * plan.len() + column, run, intake);
             }
@@ -222,12 +223,12 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Whether every row has as many fields as it should: each row's last separator is a newline, and no other is.
-    fn are_regular(&self) -> bool {
-        let is_newline = |place: &u32| self.padded[*place as usize] == b'\n';
+    /// Whether every row has as many fields as it should: each row's last separator is a newline, and as there are no
+    /// more newlines, the others are delimiters.
+    fn are_regular(&self, newlines: usize) -> bool {
         let rows = self.places.chunks_exact(self.width);
-        rows.remainder().is_empty()
-            && rows.into_iter().all(|row| row.iter().position(is_newline) == Some(self.width - 1))
+        newlines * self.width == self.places.len()
+            && rows.into_iter().all(|row| self.padded[row[self.width - 1] as usize] == b'\n')
     }
 
     /// Where a field begins and ends.
@@ -289,7 +290,8 @@ fn put_cell(intake: &mut Intake<'_>, column: usize, text: &[u8]) {
 }
 
 fn put_user(intake: &mut Intake<'_>, text: &[u8]) {
-    intake.put_user(if text.is_empty() { None } else { Some(text) });
+    let missing = text.is_empty() || text == b"NA" || text.eq_ignore_ascii_case(b"null");
+    intake.put_user(if missing { None } else { Some(text) });
 }
 
 /// Whether nothing but the end of the line stands here.

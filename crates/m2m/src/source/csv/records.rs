@@ -80,27 +80,19 @@ impl Blocks {
     }
 
     /// Reads until `rest` holds so many bytes or the input ends.
-    fn fill(&mut self, target: usize) -> Result<u64, Error> {
-        let before = self.rest.len();
-        self.rest.resize(target.max(before), 0);
-        let mut at = before;
-        while at < target {
-            match self.input.read(&mut self.rest[at..]) {
-                Ok(0) => {
-                    self.ended = true;
-                    break;
-                }
-                Ok(n) => at += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof) => {
-                    let message = format!("the gzip data is damaged or cut off ({error}); make the file again");
-                    return Err(Error::table(&self.source, message));
-                }
-                Err(error) => return Err(Error::Read { path: self.source.clone().into(), error }),
+    fn fill(&mut self, target: usize) -> Result<(), Error> {
+        let wanted = target.saturating_sub(self.rest.len()) as u64;
+        match self.input.by_ref().take(wanted).read_to_end(&mut self.rest) {
+            Ok(read) => {
+                self.ended |= (read as u64) < wanted;
+                Ok(())
             }
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof) => {
+                let message = format!("the gzip data is damaged or cut off ({error}); make the file again");
+                Err(Error::table(&self.source, message))
+            }
+            Err(error) => Err(Error::Read { path: self.source.clone().into(), error }),
         }
-        self.rest.truncate(at);
-        Ok((at - before) as u64)
     }
 
     /// Drops what is left of a record that was cut, so that it counts as one row.
