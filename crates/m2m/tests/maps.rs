@@ -4,11 +4,11 @@
 mod common;
 
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::{Random, csv, definition, files, records, schema, secret, sketch, sums_of};
-use m2m::feature::{Body, FeatureMap, Simd};
+use m2m::feature::{Block, Body, FeatureMap, Simd};
 use m2m::panel::{PANEL, Panel, Record, Value};
 use m2m::source::{CsvOptions, Table};
 use m2m::sums::Sketcher;
@@ -205,9 +205,29 @@ fn a_map_that_lies_is_held_to_its_bound() {
     assert_eq!(sums(&[-1.5]), [1, -2, 3, 0], "what keeps the promise is not changed");
 }
 
-/// A bound that grows once it has been declared.
+/// Beside other maps a user's map gives the same sums as alone, and a design gets exactly the maps that it names.
+#[test]
+fn a_users_map_stands_beside_others() {
+    let schema = schema(&[0], None);
+    let table = || Table::from_csv_bytes(b"c0\n1\n-0.3\n2\n".to_vec());
+    let alone = common::custom(&schema, Liar);
+    let hist = Design::parse("hist:bins=5").unwrap();
+    let half = |design: &Design| Block { share: "0.5".parse().unwrap(), ..design.blocks()[0].clone() };
+    let both = Design::new(vec![half(&hist), half(alone.design())]).unwrap();
+    let sketcher = Sketcher::with_maps(&schema, &both, vec![Box::new(Liar)]).unwrap();
+    let found = secret(&sketch(&sketcher, &table(), 1)).blocks;
+    let expected =
+        [Sketcher::new(&schema, &hist).unwrap(), alone].map(|alone| secret(&sketch(&alone, &table(), 1)).blocks);
+    assert_eq!(found, expected.concat());
+    assert!(Sketcher::with_maps(&schema, &both, vec![]).is_err());
+    assert!(Sketcher::with_maps(&schema, &both, vec![Box::new(Liar), Box::new(Liar)]).is_err());
+    assert!(Sketcher::new(&schema, &both).is_err());
+}
+
+/// A bound that grows after it has been asked for `honest` times.
 struct Shifty {
-    declared: AtomicBool,
+    honest: usize,
+    asked: AtomicUsize,
 }
 
 impl FeatureMap for Shifty {
@@ -215,7 +235,7 @@ impl FeatureMap for Shifty {
         1
     }
     fn body(&self) -> Body {
-        let bound = if self.declared.swap(true, Ordering::Relaxed) { 1_000_000 } else { 10 };
+        let bound = if self.asked.fetch_add(1, Ordering::Relaxed) < self.honest { 10 } else { 1_000_000 };
         Body::Bounded { l1: bound, l2_squared: bound * bound }
     }
     fn record(&self, _: Record<'_>, features: &mut [i64]) {
@@ -223,14 +243,22 @@ impl FeatureMap for Shifty {
     }
 }
 
-/// What was declared is what a release states and what its noise is for.
+/// What was declared is what a release states and what its noise is for: a bound that changes is refused or ignored.
 #[test]
 fn a_bound_cannot_change_after_it_was_declared() {
     let schema = schema(&[0], None);
-    let sketcher = common::custom(&schema, Shifty { declared: AtomicBool::new(false) });
-    let body = sketcher.design().blocks()[0].map.shape(&schema).unwrap().1;
-    assert_eq!(body, Body::Bounded { l1: 10, l2_squared: 100 });
-    assert_eq!(secret(&sketch(&sketcher, &Table::from_csv_bytes(b"c0\n1\n".to_vec()), 1)).blocks, [[10]]);
+    let mut held = 0;
+    for honest in 1..5 {
+        let map = Shifty { honest, asked: AtomicUsize::new(0) };
+        let Ok(sketcher) = Sketcher::custom(&schema, "shifty", serde_json::Value::Null, Box::new(map)) else {
+            continue;
+        };
+        let body = sketcher.design().blocks()[0].map.shape(&schema).unwrap().1;
+        assert_eq!(body, Body::Bounded { l1: 10, l2_squared: 100 });
+        assert_eq!(secret(&sketch(&sketcher, &Table::from_csv_bytes(b"c0\n1\n".to_vec()), 1)).blocks, [[10]]);
+        held += 1;
+    }
+    assert!(held > 0);
 }
 
 /// Writes down what a map gets to see.

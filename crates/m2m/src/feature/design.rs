@@ -413,14 +413,14 @@ impl MapSpec {
         }
     }
 
-    fn build(&self, schema: &Schema, layout: &Layout, simd: Simd) -> Result<Box<dyn FeatureMap>, Error> {
+    pub(crate) fn build(&self, schema: &Schema, layout: &Layout, simd: Simd) -> Result<Box<dyn FeatureMap>, Error> {
         self.check(schema)?;
         match self {
             Self::Rff(spec) => Ok(Box::new(Rff::new(spec, &inputs(schema, layout, &spec.columns)?, simd)?)),
             Self::Race(spec) => Ok(Box::new(Race::new(spec, &inputs(schema, layout, &spec.columns)?, simd)?)),
             Self::Hist(_) | Self::Tables(_) => Ok(Box::new(Tables::new(self.groups(schema)?, simd)?)),
             Self::Custom(spec) => Err(Error::Design(format!(
-                "`{}` is a map that a user wrote; build its sums with the library, which has its code",
+                "`{}` is a map that a user wrote; hand its code to the library (Sketcher::with_maps)",
                 spec.name
             ))),
         }

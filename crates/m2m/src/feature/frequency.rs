@@ -127,30 +127,29 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |sum, (x, y)| sum + x * y)
 }
 
-/// The kernel itself, to be compared with what the features give.
-#[allow(dead_code)]
-pub(crate) fn kernel(kernel: Kernel, sigma: f64, difference: &[f64]) -> f64 {
-    let r = dot(difference, difference).sqrt() / sigma;
-    match kernel {
-        Kernel::Gaussian => (-0.5 * r * r).exp(),
-        Kernel::Laplace => (-difference.iter().map(|x| x.abs()).sum::<f64>() / sigma).exp(),
-        Kernel::Matern12 => (-r).exp(),
-        Kernel::Matern32 => {
-            let a = 3f64.sqrt() * r;
-            (1.0 + a) * (-a).exp()
-        }
-        Kernel::Matern52 => {
-            let a = 5f64.sqrt() * r;
-            (1.0 + a + a * a / 3.0) * (-a).exp()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::feature::Input;
     use crate::panel::Slot;
+
+    /// The kernel itself, to be compared with what the features give.
+    fn kernel(kernel: Kernel, sigma: f64, difference: &[f64]) -> f64 {
+        let r = dot(difference, difference).sqrt() / sigma;
+        match kernel {
+            Kernel::Gaussian => (-0.5 * r * r).exp(),
+            Kernel::Laplace => (-difference.iter().map(|x| x.abs()).sum::<f64>() / sigma).exp(),
+            Kernel::Matern12 => (-r).exp(),
+            Kernel::Matern32 => {
+                let a = 3f64.sqrt() * r;
+                (1.0 + a) * (-a).exp()
+            }
+            Kernel::Matern52 => {
+                let a = 5f64.sqrt() * r;
+                (1.0 + a + a * a / 3.0) * (-a).exp()
+            }
+        }
+    }
 
     fn error(kernel_name: Kernel, frequencies: Frequencies, m: usize, seed: u64) -> f64 {
         let d = 4;

@@ -136,10 +136,20 @@ impl Reader {
                 let readers = (0..groups)
                     .map(|group| Mutex::new(RowGroup { batches: None, sequence: (group as u64) << 32 }))
                     .collect();
-                return Ok(SharedArrow { name: self.name, columns, user, readers, parquet: Some(parquet) });
+                let rows = parquet.metadata.metadata().file_metadata().num_rows();
+                let bytes_per_row =
+                    std::fs::metadata(&parquet.path).ok().map(|file| file.len() as f64 / rows.max(1) as f64);
+                return Ok(SharedArrow {
+                    name: self.name,
+                    columns,
+                    user,
+                    readers,
+                    parquet: Some(parquet),
+                    bytes_per_row,
+                });
             }
         };
-        Ok(SharedArrow { name: self.name, columns, user, readers, parquet: None })
+        Ok(SharedArrow { name: self.name, columns, user, readers, parquet: None, bytes_per_row: None })
     }
 }
 
@@ -199,6 +209,8 @@ pub(crate) struct SharedArrow {
     user: Option<usize>,
     readers: Vec<Mutex<RowGroup>>,
     parquet: Option<Parquet>,
+    /// Bytes of the file per row, for the progress; nothing where only the batches have a size.
+    bytes_per_row: Option<f64>,
 }
 
 struct Parquet {
@@ -251,7 +263,10 @@ impl Shared for SharedArrow {
                 };
                 self.take(&batch, intake)?;
                 intake.end_chunk(sequence);
-                watch.advance(batch.get_array_memory_size() as u64);
+                watch.advance(match self.bytes_per_row {
+                    Some(bytes) => (bytes * batch.num_rows() as f64) as u64,
+                    None => batch.get_array_memory_size() as u64,
+                });
             }
         }
         Ok(())

@@ -8,12 +8,12 @@ pub use file::SumsFile;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::feature::{Adder, Block, Body, CustomSpec, FeatureMap, MapSpec, Simd};
+use crate::feature::{Adder, Body, CustomSpec, FeatureMap, MapSpec, Simd};
 use crate::panel::{Layout, PANEL, Panel, Record};
 use crate::privatise::Noise;
 use crate::release::Release;
 use crate::schema::Unit;
-use crate::{Decimal, Design, Error, Schema};
+use crate::{Design, Error, Schema};
 use bounder::Bounder;
 pub(crate) use bounder::UserId;
 
@@ -143,13 +143,36 @@ impl Sketcher {
         parameters: serde_json::Value,
         map: Box<dyn FeatureMap>,
     ) -> Result<Self, Error> {
-        let (len, body) = (map.len(), map.body());
-        let spec = CustomSpec { name: name.to_owned(), parameters, features: len, body };
-        let design = Design::new(vec![Block { share: Decimal::ONE, map: MapSpec::Custom(spec) }])?;
-        design.blocks()[0].map.shape(schema)?;
-        // The wrapper drops any adder of the user's: only the guarded one enforces the bound.
-        let maps: Vec<Box<dyn FeatureMap>> = vec![Box::new(UserMap { map, len, body })];
-        Ok(Self { schema: schema.clone(), design, layout: Layout::new(schema), maps })
+        let spec = CustomSpec { name: name.to_owned(), parameters, features: map.len(), body: map.body() };
+        Self::with_maps(schema, &Design::single(MapSpec::Custom(spec)), vec![map])
+    }
+
+    /// For a design in which some maps are the user's own: `custom` has one for each of them, in order.
+    pub fn with_maps(schema: &Schema, design: &Design, custom: Vec<Box<dyn FeatureMap>>) -> Result<Self, Error> {
+        let layout = Layout::new(schema);
+        let mut custom = custom.into_iter();
+        let mut maps: Vec<Box<dyn FeatureMap>> = Vec::new();
+        for block in design.blocks() {
+            let shape = block.map.shape(schema)?;
+            if !matches!(block.map, MapSpec::Custom(_)) {
+                maps.push(block.map.build(schema, &layout, Simd::detect())?);
+                continue;
+            }
+            // The wrapper drops any adder of the user's: only the guarded one enforces the bound.
+            match custom.next().map(|map| UserMap { len: map.len(), body: map.body(), map }) {
+                Some(map) if (map.len, map.body) == shape => maps.push(Box::new(map)),
+                _ => {
+                    let name = block.map.name();
+                    return Err(Error::Design(format!(
+                        "{name}: hand over a map of the size and bound that the design states"
+                    )));
+                }
+            }
+        }
+        if custom.next().is_some() {
+            return Err(Error::Design("more maps are handed over than the design has of the user's own".into()));
+        }
+        Ok(Self { schema: schema.clone(), design: design.clone(), layout, maps })
     }
 
     /// The schema.
