@@ -11,8 +11,8 @@ use crate::panel::{Lane, PANEL, Panel, Record, Slot, Value};
 use crate::simd::dispatched;
 use crate::stream::PublicStream;
 
-/// Outputs computed together: as many as AVX-512 has registers for. Narrower sets take them by halves.
-pub(crate) const GROUP: usize = 8;
+/// Outputs computed together: enough to keep the multipliers of AVX-512 busy. Narrower sets take them by halves.
+pub(crate) const GROUP: usize = 10;
 const HALF: usize = GROUP / 2;
 /// Records in one step of the inner loop.
 const LANES: usize = 8;
