@@ -63,13 +63,14 @@ impl PrivacyArgs {
     }
 
     pub fn plan(&self, schema: &Schema, design: &Design) -> anyhow::Result<Plan> {
+        let usual = Privacy::new(Budget::new(self.epsilon, self.delta, self.rho)?);
         let privacy = Privacy {
-            budget: Budget::new(self.epsilon, self.delta, self.rho)?,
+            budget: usual.budget,
             neighbours: match self.neighbours.unwrap_or_default() {
                 NeighboursArg::AddRemove => Neighbours::AddRemove,
                 NeighboursArg::Replace => Neighbours::Replace,
             },
-            count_share: self.count_share.unwrap_or_else(|| "0.02".parse().expect("a decimal")),
+            count_share: self.count_share.unwrap_or(usual.count_share),
             noise: match self.noise.unwrap_or_default() {
                 NoiseArg::Laplace => NoiseKind::Laplace,
                 NoiseArg::Knorm => NoiseKind::Knorm,
@@ -106,11 +107,11 @@ impl PrivacyArgs {
         let budget = plan.privacy().budget;
         // Others may hold the ledger for long; until it is ours, an interruption changes nothing.
         let ledger = self.ledger.as_deref().map(Ledger::lock).transpose()?;
-        let mut written = console::hold_interrupt();
+        let mut past_recall = console::hold_interrupt();
         if let Some(ledger) = ledger {
             ledger.debit(plan, &output.display().to_string())?;
         }
-        *written = true;
+        *past_recall = true;
         let release = sums.privatise(noise)?;
         let written = release.save(output, force);
         match &self.ledger {

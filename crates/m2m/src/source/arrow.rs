@@ -261,7 +261,7 @@ impl Shared for SharedArrow {
                         }
                     }
                 };
-                self.take(&batch, intake)?;
+                self.take(&batch, intake);
                 intake.end_chunk(sequence);
                 watch.advance(match self.bytes_per_row {
                     Some(bytes) => (bytes * batch.num_rows() as f64) as u64,
@@ -278,7 +278,7 @@ fn unreadable(name: &str, error: &ArrowError) -> Error {
 }
 
 impl SharedArrow {
-    fn take(&self, batch: &RecordBatch, intake: &mut Intake<'_>) -> Result<(), Error> {
+    fn take(&self, batch: &RecordBatch, intake: &mut Intake<'_>) {
         let texts = |column: usize| Texts::new(batch.column(column));
         let user = self.user.map(texts);
         let mut at = 0;
@@ -289,14 +289,12 @@ impl SharedArrow {
             }
             if let Some(user) = &user {
                 for row in at..at + count {
-                    let id = user.at(row);
-                    intake.put_user(id.as_deref().filter(|id| !id.is_empty()));
+                    intake.put_user(user.at(row).as_deref());
                 }
             }
             intake.advance(count);
             at += count;
         }
-        Ok(())
     }
 }
 
@@ -304,12 +302,12 @@ impl SharedArrow {
 fn put_column(array: &ArrayRef, column: usize, at: usize, count: usize, intake: &mut Intake<'_>) {
     match intake.slot(column) {
         Slot::Unit(slot) => match numbers(array, &intake.readers[column]) {
-            Numbers::Plain(values) if array.null_count() == 0 && intake.readers[column].is_plain_number() => {
-                let target = &mut intake.numbers(slot)[..count];
-                target.copy_from_slice(&values[at..at + count]);
-                if target.iter().any(|value| value.is_nan()) {
-                    note_missing(array, column, at, count, intake, |row| values[row].is_nan());
-                }
+            Numbers::Plain(values)
+                if array.null_count() == 0
+                    && intake.readers[column].is_plain_number()
+                    && !values[at..at + count].iter().any(|value| value.is_nan()) =>
+            {
+                intake.numbers(slot)[..count].copy_from_slice(&values[at..at + count]);
             }
             Numbers::Plain(values) => {
                 for row in 0..count {
@@ -328,21 +326,6 @@ fn put_column(array: &ArrayRef, column: usize, at: usize, count: usize, intake: 
             Numbers::Texts(texts) => put_texts(&texts, column, at, count, intake),
         },
         Slot::Code(_) => put_texts(&Texts::new(array), column, at, count, intake),
-    }
-}
-
-fn note_missing(
-    array: &ArrayRef,
-    column: usize,
-    at: usize,
-    count: usize,
-    intake: &mut Intake<'_>,
-    is_missing: impl Fn(usize) -> bool,
-) {
-    debug_assert!(at + count <= array.len());
-    let absent = intake.readers[column].absent();
-    for row in (0..count).filter(|row| is_missing(at + row)) {
-        intake.put_ahead(column, row, absent);
     }
 }
 

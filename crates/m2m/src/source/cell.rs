@@ -99,11 +99,13 @@ impl CellReader {
     }
 
     fn is_missing(&self, text: &[u8]) -> bool {
-        text.is_empty()
-            || text == b"NA"
-            || text.eq_ignore_ascii_case(b"null")
-            || self.missing.iter().any(|other| other == text)
+        is_missing_word(text) || self.missing.iter().any(|other| other == text)
     }
+}
+
+/// What "missing" is called in every column.
+pub(crate) fn is_missing_word(text: &[u8]) -> bool {
+    text.is_empty() || text == b"NA" || text.eq_ignore_ascii_case(b"null")
 }
 
 fn boolean(text: &[u8]) -> Option<bool> {

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Schema;
 use crate::panel::{PANEL, Panel, Slot};
-use crate::source::cell::{Cell, CellReader};
+use crate::source::cell::{Cell, CellReader, is_missing_word};
 use crate::sums::{Partial, Sketcher, UserId};
 
 /// One worker's rows.
@@ -22,6 +22,7 @@ pub(crate) struct Intake<'a> {
     part: usize,
     rows_in_chunk: u64,
     fault_in_chunk: Option<(u64, Option<usize>)>,
+    has_faults: bool,
     strict: bool,
     worker: usize,
     workers: usize,
@@ -61,6 +62,7 @@ impl<'a> Intake<'a> {
             part: 0,
             rows_in_chunk: 0,
             fault_in_chunk: None,
+            has_faults: false,
             strict,
             worker,
             workers,
@@ -83,11 +85,11 @@ impl<'a> Intake<'a> {
 
     /// Whether something was found that strict reading does not allow.
     pub fn has_faults(&self) -> bool {
-        self.fault_in_chunk.is_some() || self.chunks.iter().any(|chunk| chunk.fault.is_some())
+        self.has_faults
     }
 
     pub fn should_stop(&self) -> bool {
-        self.strict && self.has_faults()
+        self.strict && self.has_faults
     }
 
     pub fn slot(&self, column: usize) -> Slot {
@@ -117,19 +119,14 @@ impl<'a> Intake<'a> {
             }
         }
         if cell == Cell::Unreadable {
-            self.unreadable(column, ahead);
+            self.counts.unreadable[column] += 1;
+            self.fault(Some(column), ahead);
         }
     }
 
     /// A cell for a column of the current row.
     pub fn put(&mut self, column: usize, cell: Cell) {
         self.put_ahead(column, 0, cell);
-    }
-
-    /// Notes a cell that could not be read.
-    pub fn unreadable(&mut self, column: usize, ahead: usize) {
-        self.counts.unreadable[column] += 1;
-        self.fault(Some(column), ahead);
     }
 
     /// Notes that the current row is too short or too long.
@@ -139,21 +136,18 @@ impl<'a> Intake<'a> {
     }
 
     fn fault(&mut self, column: Option<usize>, ahead: usize) {
+        self.has_faults = true;
         let row = self.rows_in_chunk + ahead as u64;
         if self.fault_in_chunk.is_none_or(|(first, _)| row < first) {
             self.fault_in_chunk = Some((row, column));
         }
     }
 
-    /// The owner of a row, when users are the privacy unit. Called once per row, in order.
+    /// The owner of a row, when users are the privacy unit; nobody if it is missing. Called once per row, in order.
     pub fn put_user(&mut self, id: Option<&[u8]>) {
-        match id {
-            Some(id) => self.users.push(Some(Sha256::digest(id).into())),
-            None => {
-                self.counts.without_user += 1;
-                self.users.push(None);
-            }
-        }
+        let user = id.filter(|id| !is_missing_word(id)).map(|id| Sha256::digest(id).into());
+        self.counts.without_user += u64::from(user.is_none());
+        self.users.push(user);
     }
 
     /// How many rows fit before the panel is full.

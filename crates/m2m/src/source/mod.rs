@@ -97,19 +97,12 @@ impl Table {
 
     /// The size of the files in bytes, where all of them have one.
     pub fn bytes(&self) -> Option<u64> {
-        self.parts
-            .iter()
-            .map(|part| match part {
-                Part::Csv { input: CsvInput::Path(path), .. }
-                | Part::Parquet(path)
-                | Part::ArrowFile(path)
-                | Part::ArrowStream(path) => {
-                    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
-                }
-                Part::Csv { input: CsvInput::Bytes(bytes), .. } => Some(bytes.len() as u64),
-                _ => None,
-            })
-            .sum()
+        let size = |part: &Part| match (part, part.path()) {
+            (_, Some(path)) => std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len()),
+            (Part::Csv { input: CsvInput::Bytes(bytes), .. }, _) => Some(bytes.len() as u64),
+            _ => None,
+        };
+        self.parts.iter().map(size).sum()
     }
 
     /// Names of the columns and, where the format states them, their types; no value is looked at.
@@ -164,14 +157,21 @@ impl Part {
         Ok(Self::Csv { input: CsvInput::Path(path.to_owned()), options })
     }
 
-    fn name(&self) -> String {
+    fn path(&self) -> Option<&Path> {
         match self {
             Self::Csv { input: CsvInput::Path(path), .. }
             | Self::Parquet(path)
             | Self::ArrowFile(path)
-            | Self::ArrowStream(path) => path.display().to_string(),
-            Self::Csv { input: CsvInput::Stdin, .. } => "stdin".into(),
-            Self::Csv { .. } | Self::Batches { .. } => "memory".into(),
+            | Self::ArrowStream(path) => Some(path),
+            Self::Csv { .. } | Self::Batches { .. } => None,
+        }
+    }
+
+    fn name(&self) -> String {
+        match (self, self.path()) {
+            (_, Some(path)) => path.display().to_string(),
+            (Self::Csv { input: CsvInput::Stdin, .. }, _) => "stdin".into(),
+            _ => "memory".into(),
         }
     }
 

@@ -134,8 +134,7 @@ impl SharedCsv {
     /// Parses a block of whole records, each ended by a newline, with padding behind the last.
     fn parse(&self, plan: &[Action], padded: &[u8], work: &mut Work, intake: &mut Intake<'_>) {
         let block = &padded[..padded.len() - PADDING];
-        if memchr(b'"', block).is_none() {
-            self.parse_plain(plan, padded, work, intake);
+        if memchr(b'"', block).is_none() && self.parse_regular(plan, padded, work, intake) {
             return;
         }
         let mut at = 0;
@@ -144,20 +143,16 @@ impl SharedCsv {
         }
     }
 
-    /// Parses a block without quotes: finds all separators and reads all short numbers, many at a time, then takes the
-    /// fields column by column if every row has the right number of them, and row by row otherwise.
-    fn parse_plain(&self, plan: &[Action], padded: &[u8], work: &mut Work, intake: &mut Intake<'_>) {
+    /// Parses a block without quotes in which every row has the right number of fields; otherwise does nothing and answers
+    /// no. Finds all separators and reads all short numbers, many at a time, then takes the fields column by column.
+    fn parse_regular(&self, plan: &[Action], padded: &[u8], work: &mut Work, intake: &mut Intake<'_>) -> bool {
         let block = &padded[..padded.len() - PADDING];
         let Work { simd, places, values } = work;
         places.resize(block.len() + 64, 0);
         let (count, newlines) = simd::places_of_either(*simd, block, self.delimiter, b'\n', places);
         let fields = Fields { padded, places: &places[..count], width: plan.len() };
         if !fields.are_regular(newlines) {
-            let mut at = 0;
-            while at < block.len() {
-                at = self.parse_row(plan, block, at, intake);
-            }
-            return;
+            return false;
         }
         short_numbers(*simd, padded, 0, fields.places, values);
         let rows = count / plan.len();
@@ -171,6 +166,7 @@ impl SharedCsv {
             intake.advance(run);
             row += run;
         }
+        true
     }
 
     /// Parses any row: with quotes, too short, too long. Returns where the next row starts.
@@ -187,7 +183,7 @@ impl SharedCsv {
             match plan[filled] {
                 Action::Number { column, .. } | Action::Cell { column } => put_cell(intake, column, &text),
                 Action::Skip => {}
-                Action::User => put_user(intake, &text),
+                Action::User => intake.put_user(Some(&text)),
             }
             filled += 1;
             more = block.get(end) == Some(&self.delimiter);
@@ -280,18 +276,13 @@ fn take_column(
                 intake.put_ahead(column, row, cell);
             }
         }
-        Action::User => places.for_each(|field| put_user(intake, fields.text(field))),
+        Action::User => places.for_each(|field| intake.put_user(Some(fields.text(field)))),
     }
 }
 
 fn put_cell(intake: &mut Intake<'_>, column: usize, text: &[u8]) {
     let cell = intake.readers[column].text(text);
     intake.put(column, cell);
-}
-
-fn put_user(intake: &mut Intake<'_>, text: &[u8]) {
-    let missing = text.is_empty() || text == b"NA" || text.eq_ignore_ascii_case(b"null");
-    intake.put_user(if missing { None } else { Some(text) });
 }
 
 /// Whether nothing but the end of the line stands here.
