@@ -306,10 +306,33 @@ impl Design {
 
     /// Builds the maps for a schema. A wider [`Simd`] than the processor has is narrowed to what it has.
     pub fn maps(&self, schema: &Schema, simd: Simd) -> Result<Vec<Box<dyn FeatureMap>>, Error> {
+        self.maps_with(schema, simd, |spec| {
+            Err(Error::Design(format!(
+                "`{}` is a map that a user wrote; hand its code to the library (Sketcher::with_maps)",
+                spec.name
+            )))
+        })
+    }
+
+    /// The same, with the user's own maps from elsewhere.
+    pub(crate) fn maps_with(
+        &self,
+        schema: &Schema,
+        simd: Simd,
+        mut custom: impl FnMut(&CustomSpec) -> Result<Box<dyn FeatureMap>, Error>,
+    ) -> Result<Vec<Box<dyn FeatureMap>>, Error> {
         let simd = simd.min(Simd::detect());
         let layout = Layout::new(schema);
-        let maps =
-            self.blocks.iter().map(|block| block.map.build(schema, &layout, simd)).collect::<Result<Vec<_>, _>>()?;
+        let mut maps: Vec<Box<dyn FeatureMap>> = Vec::with_capacity(self.blocks.len());
+        for Block { map, .. } in &self.blocks {
+            map.check(schema)?;
+            maps.push(match map {
+                MapSpec::Rff(spec) => Box::new(Rff::new(spec, &inputs(schema, &layout, &spec.columns)?, simd)?),
+                MapSpec::Race(spec) => Box::new(Race::new(spec, &inputs(schema, &layout, &spec.columns)?, simd)?),
+                MapSpec::Hist(_) | MapSpec::Tables(_) => Box::new(Tables::new(map.groups(schema)?, simd)?),
+                MapSpec::Custom(spec) => custom(spec)?,
+            });
+        }
         if maps.iter().map(|map| map.len()).sum::<usize>() > MAX_FEATURES {
             return Err(Error::Design(format!("more than {MAX_FEATURES} features in all; take smaller maps")));
         }
@@ -410,19 +433,6 @@ impl MapSpec {
                 }
                 Ok(())
             }
-        }
-    }
-
-    pub(crate) fn build(&self, schema: &Schema, layout: &Layout, simd: Simd) -> Result<Box<dyn FeatureMap>, Error> {
-        self.check(schema)?;
-        match self {
-            Self::Rff(spec) => Ok(Box::new(Rff::new(spec, &inputs(schema, layout, &spec.columns)?, simd)?)),
-            Self::Race(spec) => Ok(Box::new(Race::new(spec, &inputs(schema, layout, &spec.columns)?, simd)?)),
-            Self::Hist(_) | Self::Tables(_) => Ok(Box::new(Tables::new(self.groups(schema)?, simd)?)),
-            Self::Custom(spec) => Err(Error::Design(format!(
-                "`{}` is a map that a user wrote; hand its code to the library (Sketcher::with_maps)",
-                spec.name
-            ))),
         }
     }
 

@@ -149,30 +149,22 @@ impl Sketcher {
 
     /// For a design in which some maps are the user's own: `custom` has one for each of them, in order.
     pub fn with_maps(schema: &Schema, design: &Design, custom: Vec<Box<dyn FeatureMap>>) -> Result<Self, Error> {
-        let layout = Layout::new(schema);
         let mut custom = custom.into_iter();
-        let mut maps: Vec<Box<dyn FeatureMap>> = Vec::new();
-        for block in design.blocks() {
-            let shape = block.map.shape(schema)?;
-            if !matches!(block.map, MapSpec::Custom(_)) {
-                maps.push(block.map.build(schema, &layout, Simd::detect())?);
-                continue;
-            }
+        let maps = design.maps_with(schema, Simd::detect(), |spec| {
             // The wrapper drops any adder of the user's: only the guarded one enforces the bound.
-            match custom.next().map(|map| UserMap { len: map.len(), body: map.body(), map }) {
-                Some(map) if (map.len, map.body) == shape => maps.push(Box::new(map)),
-                _ => {
-                    let name = block.map.name();
-                    return Err(Error::Design(format!(
-                        "{name}: hand over a map of the size and bound that the design states"
-                    )));
-                }
+            let map = custom.next().map(|map| UserMap { len: map.len(), body: map.body(), map });
+            match map.filter(|map| (map.len, map.body) == (spec.features, spec.body)) {
+                Some(map) => Ok(Box::new(map)),
+                None => Err(Error::Design(format!(
+                    "{}: hand over a map of the size and bound that the design states",
+                    spec.name
+                ))),
             }
-        }
+        })?;
         if custom.next().is_some() {
             return Err(Error::Design("more maps are handed over than the design has of the user's own".into()));
         }
-        Ok(Self { schema: schema.clone(), design: design.clone(), layout, maps })
+        Ok(Self { schema: schema.clone(), design: design.clone(), layout: Layout::new(schema), maps })
     }
 
     /// The schema.
