@@ -38,6 +38,9 @@ pub enum Error {
     /// A file that is not a release, or not one that this version can read.
     #[error("release: {0}")]
     Release(String),
+    /// A question that cannot be asked of the release.
+    #[error("{0}")]
+    Question(String),
     /// The ledger refuses, or cannot be read.
     #[error("ledger: {0}")]
     Ledger(String),

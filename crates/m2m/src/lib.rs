@@ -11,20 +11,27 @@
 
 mod decimal;
 mod error;
+pub mod estimate;
+pub mod expr;
 pub mod feature;
 pub mod file;
+pub mod fit;
 mod math;
 pub mod panel;
+pub mod prior;
 pub mod privatise;
 pub mod release;
 pub mod schema;
 mod simd;
 pub mod source;
+pub mod sql;
 mod stream;
 pub mod sums;
+pub mod task;
 
 pub use decimal::Decimal;
 pub use error::Error;
+pub use estimate::Estimate;
 pub use feature::Design;
 pub use release::Release;
 pub use schema::Schema;

@@ -89,6 +89,7 @@ impl Layout {
 }
 
 /// Up to [`PANEL`] encoded records.
+#[derive(Clone)]
 pub struct Panel {
     layout: Arc<Layout>,
     simd: Simd,

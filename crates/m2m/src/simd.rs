@@ -64,7 +64,45 @@ macro_rules! dispatched {
         }
     };
 }
+
 pub(crate) use dispatched;
+
+/// How many bits two sets have in common.
+#[allow(unsafe_code)]
+pub(crate) fn common_bits(simd: Simd, a: &[u64], b: &[u64]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+        fn counting(a: &[u64], b: &[u64]) -> u64 {
+            common_bits_loop(a, b)
+        }
+        if simd == Simd::Avx512 && is_x86_feature_detected!("avx512vpopcntdq") {
+            // SAFETY: Avx512 comes from `Simd::available`, which has asked the processor, as this line does.
+            return unsafe { counting(a, b) };
+        }
+    }
+    common_bits_dispatched(simd, a, b)
+}
+
+dispatched! {
+    fn common_bits_dispatched(a: &[u64], b: &[u64]) -> u64 = common_bits_loop
+}
+
+#[inline(always)]
+fn common_bits_loop(a: &[u64], b: &[u64]) -> u64 {
+    const LANES: usize = 32;
+    let mut sums = [0u64; LANES];
+    let (chunks_a, chunks_b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let rest = chunks_a.remainder().iter().zip(chunks_b.remainder());
+    let mut total: u64 = rest.map(|(a, b)| u64::from((a & b).count_ones())).sum();
+    for (a, b) in chunks_a.zip(chunks_b) {
+        for l in 0..LANES {
+            sums[l] += u64::from((a[l] & b[l]).count_ones());
+        }
+    }
+    total += sums.iter().sum::<u64>();
+    total
+}
 
 /// Writes the places of all bytes that are `a` or `b`, in order, and returns how many there are, and how many are `b`.
 /// `places` must be 64 longer than that.
@@ -130,6 +168,15 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn common_bits_are_counted(words in prop::collection::vec(any::<(u64, u64)>(), 0..100)) {
+            let (a, b): (Vec<u64>, Vec<u64>) = words.iter().copied().unzip();
+            let expected: u64 = words.iter().map(|(a, b)| u64::from((a & b).count_ones())).sum();
+            for simd in Simd::available() {
+                prop_assert_eq!(common_bits(simd, &a, &b), expected);
+            }
+        }
+
         #[test]
         fn places_are_those_of_a_plain_search(bytes in prop::collection::vec(0u8..6, 0..400)) {
             let expected: Vec<u32> = (0..bytes.len() as u32).filter(|i| matches!(bytes[*i as usize], 1 | 3)).collect();

@@ -111,9 +111,25 @@ impl Cells {
         }
     }
 
+    /// Where its bins begin and end in [0, 1]; nothing for a column of levels.
+    pub(crate) fn edges(&self) -> Option<Vec<f64>> {
+        match &self.parts {
+            Parts::Levels { .. } => None,
+            Parts::Bins { scale, shift, bins, .. } => {
+                let edge = |i: u32| ((f64::from(i) - shift) / scale).clamp(0.0, 1.0);
+                Some((0..=*bins).map(|i| if i == *bins { 1.0 } else { edge(i) }).collect())
+            }
+        }
+    }
+
     /// The definition: the cell of one record.
     pub(crate) fn one(&self, record: Record<'_>) -> u32 {
-        match (record.value(self.column), &self.parts) {
+        self.of(record.value(self.column))
+    }
+
+    /// The cell of a value of the column.
+    pub(crate) fn of(&self, value: Value) -> u32 {
+        match (value, &self.parts) {
             (Value::Code(code), _) => code,
             (Value::Unit(u), Parts::Bins { scale, shift, bins, atoms }) => {
                 match atoms.iter().position(|atom| *atom == u) {

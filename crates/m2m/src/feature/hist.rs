@@ -66,8 +66,35 @@ impl FeatureMap for Tables {
         }
     }
 
+    fn places(&self, panel: &Panel, places: &mut Vec<u32>) -> bool {
+        let (mut cells, mut place) = (Lane::default(), Lane::default());
+        for table in &self.tables {
+            table.places(self.simd, panel, &mut cells, &mut place);
+            places.extend(place[..panel.len()].iter().map(|place| table.first as u32 + place));
+        }
+        true
+    }
+
     fn adder(&self) -> Box<dyn Adder + '_> {
         Box::new(TablesAdder { map: self, cells: Lane::default(), place: Lane::default(), counter: Counter::default() })
+    }
+}
+
+impl Table {
+    /// The cell of each record of a panel.
+    fn places(&self, simd: Simd, panel: &Panel, cells: &mut Lane<u32>, places: &mut Lane<u32>) {
+        if let [(only, _)] = &self.columns[..] {
+            only.all(simd, panel, places);
+            return;
+        }
+        let n = panel.len();
+        places.fill(0);
+        for (column, step) in &self.columns {
+            column.all(simd, panel, cells);
+            for (place, cell) in places[..n].iter_mut().zip(cells.iter()) {
+                *place += cell * step;
+            }
+        }
     }
 }
 
@@ -82,17 +109,7 @@ impl Adder for TablesAdder<'_> {
     fn add(&mut self, panel: &Panel, sums: &mut [i64]) {
         let n = panel.len();
         for table in &self.map.tables {
-            if let [(cells, _)] = &table.columns[..] {
-                cells.all(self.map.simd, panel, &mut self.place);
-            } else {
-                self.place.fill(0);
-                for (cells, step) in &table.columns {
-                    cells.all(self.map.simd, panel, &mut self.cells);
-                    for (place, cell) in self.place[..n].iter_mut().zip(self.cells.iter()) {
-                        *place += cell * step;
-                    }
-                }
-            }
+            table.places(self.map.simd, panel, &mut self.cells, &mut self.place);
             self.counter.add(&self.place[..n], &mut sums[table.first..][..table.len]);
         }
     }

@@ -20,6 +20,8 @@ pub use design::{
     Block, CustomSpec, Design, Frequencies, Hash, HistSpec, Kernel, MapSpec, Precision, RaceSpec, RffSpec, TablesSpec,
 };
 
+pub(crate) use frequency::directions;
+
 use crate::panel::{Layout, Panel, Record, Slot};
 use crate::{Error, Schema};
 
@@ -57,6 +59,13 @@ pub trait FeatureMap: Send + Sync {
     /// Writes the features of one record into `features`, which comes in as zeros. Must depend on nothing
     /// but the record.
     fn record(&self, record: Record<'_>, features: &mut [i64]);
+
+    /// For a map that gives each record a single 1 per group: writes its places, group by group, the records of the
+    /// panel within each. Other maps return false and write nothing.
+    #[doc(hidden)]
+    fn places(&self, _panel: &Panel, _places: &mut Vec<u32>) -> bool {
+        false
+    }
 
     /// What adds records to sums, with the space it needs. The default calls [`FeatureMap::record`] and pulls
     /// every record into [`FeatureMap::body`]; a faster one must give the same sums.

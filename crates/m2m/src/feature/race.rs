@@ -90,6 +90,28 @@ impl FeatureMap for Race {
         }
     }
 
+    fn places(&self, panel: &Panel, places: &mut Vec<u32>) -> bool {
+        let mut scratch = Scratch::<High>::default();
+        let n = panel.len();
+        let first = places.len();
+        places.resize(first + self.hashes * n, 0);
+        let places = &mut places[first..];
+        self.projection.each_group(self.simd, panel, &mut scratch, |first, highs| {
+            for (output, highs) in (first..self.projection.outputs()).zip(highs.iter().take(GROUP)) {
+                let bits = self.bits.unwrap_or(1) as usize;
+                let (hash, bit) = (output / bits, output % bits);
+                for (place, high) in places[hash * n..(hash + 1) * n].iter_mut().zip(&highs[..n]) {
+                    *place += match self.bits {
+                        None => self.bucket(*high) as u32,
+                        Some(_) => u32::from(*high >= ORIGIN_HIGH) << bit,
+                    };
+                    *place += if bit == 0 { (hash * self.buckets) as u32 } else { 0 };
+                }
+            }
+        });
+        true
+    }
+
     fn adder(&self) -> Box<dyn Adder + '_> {
         Box::new(RaceAdder { map: self, scratch: Scratch::default(), work: Work::default() })
     }

@@ -1,13 +1,34 @@
-//! Where readers put rows: a panel that is added to sums whenever it is full, with a tally of what was odd.
+//! Where readers put rows: a panel that is handed on whenever it is full, with a tally of what was odd.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use crate::Schema;
-use crate::panel::{PANEL, Panel, Slot};
+use crate::panel::{Layout, PANEL, Panel, Slot};
 use crate::source::cell::{Cell, CellReader, is_missing_word};
-use crate::sums::{Partial, Sketcher, UserId};
+use crate::sums::{Partial, UserId};
+
+/// What takes full panels.
+pub(crate) trait Sink: Send {
+    /// Takes the rows of a panel, with their owners where the schema names users.
+    fn add(&mut self, panel: &Panel, users: &[Option<UserId>]);
+}
+
+impl Sink for Partial<'_> {
+    fn add(&mut self, panel: &Panel, users: &[Option<UserId>]) {
+        Partial::add(self, panel, users);
+    }
+}
+
+impl Sink for Vec<Panel> {
+    fn add(&mut self, panel: &Panel, _: &[Option<UserId>]) {
+        if !panel.is_empty() {
+            self.push(panel.clone());
+        }
+    }
+}
 
 /// One worker's rows.
 pub(crate) struct Intake<'a> {
@@ -16,7 +37,7 @@ pub(crate) struct Intake<'a> {
     panel: Panel,
     row: usize,
     users: Vec<Option<UserId>>,
-    partial: Partial<'a>,
+    sink: &'a mut dyn Sink,
     counts: Counts,
     chunks: Vec<Chunk>,
     part: usize,
@@ -48,15 +69,22 @@ pub(crate) struct Counts {
 }
 
 impl<'a> Intake<'a> {
-    pub fn new(sketcher: &'a Sketcher, strict: bool, worker: usize, workers: usize) -> Self {
-        let columns = sketcher.schema().columns();
+    pub fn new(
+        schema: &Schema,
+        layout: &Arc<Layout>,
+        sink: &'a mut dyn Sink,
+        strict: bool,
+        worker: usize,
+        workers: usize,
+    ) -> Self {
+        let columns = schema.columns();
         Self {
             readers: columns.iter().map(CellReader::new).collect(),
-            slots: sketcher.layout().slots().to_vec(),
-            panel: Panel::new(sketcher.layout().clone()),
+            slots: layout.slots().to_vec(),
+            panel: Panel::new(layout.clone()),
             row: 0,
             users: Vec::new(),
-            partial: sketcher.partial(),
+            sink,
             counts: Counts { unreadable: vec![0; columns.len()], other: vec![0; columns.len()], ..Counts::default() },
             chunks: Vec::new(),
             part: 0,
@@ -168,7 +196,7 @@ impl<'a> Intake<'a> {
     fn flush(&mut self) {
         self.counts.rows += self.row as u64;
         self.counts.outside += self.panel.encode(self.row);
-        self.partial.add(&self.panel, &self.users);
+        self.sink.add(&self.panel, &self.users);
         self.users.clear();
         self.row = 0;
     }
@@ -179,9 +207,9 @@ impl<'a> Intake<'a> {
         self.chunks.push(Chunk { part: self.part, sequence, rows, fault });
     }
 
-    pub fn finish(mut self) -> (Partial<'a>, Vec<Chunk>, Counts) {
+    pub fn finish(mut self) -> (Vec<Chunk>, Counts) {
         self.flush();
-        (self.partial, self.chunks, self.counts)
+        (self.chunks, self.counts)
     }
 }
 

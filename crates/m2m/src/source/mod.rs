@@ -16,13 +16,15 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
 use crate::Error;
+use crate::panel::{Layout, Panel};
 use crate::schema::{Schema, Unit};
-use crate::sums::{Sketcher, Sums};
-use intake::Intake;
+use crate::sums::{Partial, Sketcher, Sums};
+use intake::{Intake, Sink};
 
 /// Hears about progress and may stop the work. `()` hears nothing and never stops.
 pub trait Watch: Sync {
@@ -194,14 +196,41 @@ trait Shared: Sync {
 
 /// Adds up the features of all rows of a table on `threads` threads. Order, files and threads change nothing.
 pub fn sketch(sketcher: &Sketcher, table: &Table, threads: usize, watch: &dyn Watch) -> Result<(Sums, Report), Error> {
-    let schema = sketcher.schema();
+    let mut partials: Vec<Partial<'_>> = (0..threads.max(1)).map(|_| sketcher.partial()).collect();
+    let sinks = partials.iter_mut().map(|partial| partial as &mut dyn Sink).collect();
+    let report = drain(table, sketcher.schema(), sketcher.layout(), sinks, watch)?;
+    let mut all = partials.pop().expect("there is at least one worker");
+    partials.into_iter().for_each(|partial| all.absorb(partial));
+    Ok((all.finish(), report))
+}
+
+/// Reads a table whose rows are no secret (public data, or the reader's own) in the order of the file.
+///
+/// Only the columns of the schema are read; one that the table lacks is an error.
+pub fn read(table: &Table, schema: &Schema, watch: &dyn Watch) -> Result<Vec<Panel>, Error> {
+    let mut panels = Vec::new();
+    drain(table, schema, &Layout::new(schema), vec![&mut panels], watch)?;
+    Ok(panels)
+}
+
+/// Reads all rows of a table on as many threads as there are sinks.
+fn drain(
+    table: &Table,
+    schema: &Schema,
+    layout: &Arc<Layout>,
+    sinks: Vec<&mut dyn Sink>,
+    watch: &dyn Watch,
+) -> Result<Report, Error> {
     // Every part is checked before the first is read, so that hours of work do not end in a missing column.
     for part in &table.parts {
         calmly(part, || check(part, schema))?;
     }
-    let threads = threads.max(1);
-    let mut workers: Vec<Intake<'_>> =
-        (0..threads).map(|worker| Intake::new(sketcher, table.strict, worker, threads)).collect();
+    let threads = sinks.len();
+    let mut workers: Vec<Intake<'_>> = sinks
+        .into_iter()
+        .enumerate()
+        .map(|(worker, sink)| Intake::new(schema, layout, sink, table.strict, worker, threads))
+        .collect();
     for (index, part) in table.parts.iter().enumerate() {
         let shared: Box<dyn Shared> = match part {
             Part::Csv { input, options } => Box::new(csv::SharedCsv::open(input, *options, schema)?),
@@ -231,17 +260,12 @@ pub fn sketch(sketcher: &Sketcher, table: &Table, threads: usize, watch: &dyn Wa
         }
     }
     let names: Vec<String> = table.parts.iter().map(Part::name).collect();
-    let mut partial = None;
     let mut report = Report::new(schema);
     let mut chunks = Vec::new();
     for worker in workers {
-        let (part, chunk, counts) = worker.finish();
+        let (chunk, counts) = worker.finish();
         report.absorb(&counts);
         chunks.extend(chunk);
-        match &mut partial {
-            None => partial = Some(part),
-            Some(all) => all.absorb(part),
-        }
     }
     report.locate(chunks, &names, schema);
     if table.strict
@@ -249,7 +273,7 @@ pub fn sketch(sketcher: &Sketcher, table: &Table, threads: usize, watch: &dyn Wa
     {
         return Err(Error::table(&place.source, format!("{place} (strict reading); mend it, or leave out --strict")));
     }
-    Ok((partial.expect("there is at least one worker").finish(), report))
+    Ok(report)
 }
 
 fn check(part: &Part, schema: &Schema) -> Result<(), Error> {

@@ -1,0 +1,177 @@
+//! Answers: a value, its error, and where the error comes from.
+
+use faer::Mat;
+use serde::Serialize;
+
+use crate::Schema;
+use crate::expr::Checked;
+
+/// Two-sided 95% of a normal law.
+pub(crate) const Z95: f64 = 1.959_963_984_540_054;
+
+/// An answer with its error bar.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The answer.
+    pub value: f64,
+    /// The standard deviation of its error.
+    pub std_error: f64,
+    /// Lower end of the 95% interval.
+    pub low: f64,
+    /// Upper end of the 95% interval.
+    pub high: f64,
+    /// What the error is made of.
+    pub parts: Parts,
+    /// Why the answer should not be leaned on, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caution: Option<Caution>,
+}
+
+/// The standard deviations of the parts of an error. Their squares add up to that of `std_error`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Parts {
+    /// The noise on the released sums, exact from the coefficients of the answer.
+    pub privacy: f64,
+    /// The noise on the number of rows.
+    pub count: f64,
+    /// The random points of the prior, where an answer needs them.
+    pub sampling: f64,
+    /// What the released moments do not determine: approximation and distributional shift.
+    pub approximation: f64,
+}
+
+/// Why an answer should not be leaned on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Caution {
+    /// The release holds next to nothing about this question: the answer is mostly the prior's.
+    Unsupported,
+    /// The group is so small that it cannot be told from noise.
+    Swamped,
+}
+
+impl Estimate {
+    /// A value with the parts of its error; the interval is that of a normal law.
+    pub fn new(value: f64, parts: Parts) -> Self {
+        let std_error = parts.total();
+        Self { value, std_error, low: value - Z95 * std_error, high: value + Z95 * std_error, parts, caution: None }
+    }
+
+    /// The same within bounds that the truth is known to keep.
+    pub fn within(self, low: f64, high: f64) -> Self {
+        Self {
+            value: self.value.clamp(low, high),
+            low: self.low.clamp(low, high),
+            high: self.high.clamp(low, high),
+            ..self
+        }
+    }
+
+    /// The same with a caution, unless there is one already.
+    pub fn with_caution(self, caution: Option<Caution>) -> Self {
+        Self { caution: self.caution.or(caution), ..self }
+    }
+}
+
+impl Parts {
+    /// The standard deviation of all parts together.
+    pub fn total(&self) -> f64 {
+        [self.privacy, self.count, self.sampling, self.approximation].iter().map(|part| part * part).sum::<f64>().sqrt()
+    }
+}
+
+/// Estimated sums over all rows of several functions of a row, with the covariance of their errors.
+///
+/// Everything else (means, variances, correlations, ratios) is a smooth function of such totals; its error follows
+/// from its gradient ([`Totals::combine`]).
+pub struct Totals {
+    /// The sums.
+    pub values: Vec<f64>,
+    pub(crate) privacy: Mat<f64>,
+    pub(crate) count: Mat<f64>,
+    pub(crate) sampling: Mat<f64>,
+    pub(crate) approximation: Mat<f64>,
+    /// The covariance if nothing had been released.
+    pub(crate) ignorance: Mat<f64>,
+}
+
+/// An answer of which more than this share of the variance under ignorance is left is the prior's, not the release's.
+const UNSUPPORTED: f64 = 0.5;
+
+impl Totals {
+    /// The total of one function.
+    pub fn estimate(&self, at: usize) -> Estimate {
+        let mut gradient = vec![0.0; self.values.len()];
+        gradient[at] = 1.0;
+        self.combine(self.values[at], &gradient)
+    }
+
+    /// The error of a function of the totals that has this value and this gradient.
+    pub fn combine(&self, value: f64, gradient: &[f64]) -> Estimate {
+        let spread = |covariance: &Mat<f64>| {
+            let mut sum = 0.0;
+            for (i, a) in gradient.iter().enumerate().filter(|(_, a)| **a != 0.0) {
+                for (j, b) in gradient.iter().enumerate() {
+                    sum += a * covariance[(i, j)] * b;
+                }
+            }
+            sum.max(0.0).sqrt()
+        };
+        let parts = Parts {
+            privacy: spread(&self.privacy),
+            count: spread(&self.count),
+            sampling: spread(&self.sampling),
+            approximation: spread(&self.approximation),
+        };
+        let unsupported = parts.approximation.powi(2) > UNSUPPORTED * spread(&self.ignorance).powi(2);
+        let caution = (unsupported && parts.approximation > 0.0).then_some(Caution::Unsupported);
+        Estimate::new(value, parts).with_caution(caution)
+    }
+
+    /// The ratio of two totals. Where the lower one cannot be told from zero, neither can the ratio be told: it is
+    /// marked as swamped.
+    pub fn ratio(&self, over: usize, under: usize) -> Estimate {
+        let (a, b) = (self.values[over], self.values[under]);
+        let mut gradient = vec![0.0; self.values.len()];
+        gradient[over] += 1.0 / b;
+        gradient[under] -= a / (b * b);
+        self.combine(a / b, &gradient).with_caution(self.swamped(under))
+    }
+
+    /// Whether a total that ought to be positive cannot be told from zero.
+    pub fn swamped(&self, at: usize) -> Option<Caution> {
+        let total = self.estimate(at);
+        (total.value < Z95 * total.std_error).then_some(Caution::Swamped)
+    }
+}
+
+/// What estimates totals over all rows of a table: a fit of a release, or, in tests, the table itself.
+pub trait Model {
+    /// The schema of the table.
+    fn schema(&self) -> &Schema;
+    /// The sums over all rows of functions of a row, as [`Scalar::weight`](crate::expr::Scalar::weight) counts them.
+    fn totals(&self, functions: &[Checked]) -> Totals;
+}
+
+/// Random points of the domain with weights under which they stand for the rows of the table.
+pub trait WeightedSample {
+    /// The schema of the table.
+    fn schema(&self) -> &Schema;
+    /// How many points there are.
+    fn len(&self) -> usize;
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The number of rows that the points stand for.
+    fn rows(&self) -> f64;
+    /// The values of a function at the points; NaN where it is null.
+    fn values(&self, function: &Checked) -> Vec<f64>;
+    /// Weights whose mean is 1. They give unbiased answers and may be negative.
+    fn weights(&self) -> &[f64];
+    /// Weights whose mean is 1 and of which none is negative.
+    fn positive_weights(&self) -> &[f64];
+    /// The covariance of the errors with which the points estimate the table's means of functions, given by their
+    /// values at the points (a row per point, a column per function).
+    fn covariance(&self, functions: &Mat<f64>) -> Mat<f64>;
+}

@@ -1,0 +1,686 @@
+//! Exact moments of features against a prior with independent columns.
+//!
+//! Fourier features and table cells are products over columns, and so are the terms of a question. The prior mean of a
+//! product is the product of one-dimensional means: of characteristic functions for Fourier features, of probabilities
+//! for cells. Nothing here is sampled.
+//!
+//! Besides the covariance under the prior, each routine gives its *main* part: the covariance of the main effects
+//! $\sum_j (E[\cdot \mid x_j] - E[\cdot])$. What remains is the covariance of interactions between columns.
+
+use faer::Mat;
+
+use crate::feature::{Cells, MapSpec, RffSpec, directions, inputs};
+use crate::fit::separate::Term;
+use crate::panel::{Layout, Value};
+use crate::prior::{Axis, Independent, Place, tables};
+use crate::simd::{Simd, dispatched};
+use crate::{Error, Schema};
+
+/// The features of some blocks of a release, one after the other.
+pub(crate) struct Closed {
+    blocks: Vec<Block>,
+    mean: Vec<f64>,
+}
+
+enum Block {
+    Fourier(Fourier),
+    Table(Table),
+}
+
+/// A covariance with features, and its main part.
+pub(crate) struct Against {
+    pub all: Vec<f64>,
+    pub main: Vec<f64>,
+}
+
+/// Whether the moments of a map are known exactly.
+pub(crate) fn is_closed(map: &MapSpec) -> bool {
+    matches!(map, MapSpec::Rff(_) | MapSpec::Hist(_) | MapSpec::Tables(_))
+}
+
+impl Closed {
+    /// The features of all blocks but for tables that are `skipped` (by block and first place), and for each feature its
+    /// block and place.
+    pub fn new<'a>(
+        schema: &Schema,
+        maps: impl Iterator<Item = &'a MapSpec>,
+        prior: &Independent,
+        skipped: impl Fn(usize, usize) -> bool,
+    ) -> Result<(Self, Vec<(usize, usize)>), Error> {
+        let (mut blocks, mut mean, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        for (block, map) in maps.enumerate() {
+            if let MapSpec::Rff(spec) = map {
+                let fourier = Fourier::new(schema, spec, prior)?;
+                mean.extend(fourier.mean());
+                kept.extend((0..spec.m).map(|feature| (block, feature)));
+                blocks.push(Block::Fourier(fourier));
+            }
+            for (first, group) in tables(map, schema)?.into_iter().filter(|(first, _)| !skipped(block, *first)) {
+                let table = Table::new(group, prior);
+                mean.extend(table.outer(|column| column.masses.clone()));
+                kept.extend((first..first + table.len).map(|feature| (block, feature)));
+                blocks.push(Block::Table(table));
+            }
+        }
+        Ok((Self { blocks, mean }, kept))
+    }
+
+    pub fn len(&self) -> usize {
+        self.mean.len()
+    }
+
+    /// The prior means of the features.
+    pub fn mean(&self) -> &[f64] {
+        &self.mean
+    }
+
+    /// The covariance of a term of a question with every feature.
+    pub fn against(&self, term: &Term, prior: &Independent) -> Against {
+        let factors: Vec<Factor<'_>> = term
+            .factors
+            .iter()
+            .map(|(column, table)| Factor { column: *column, mean: prior.axes[*column].mean(table), table })
+            .collect();
+        let mut against = Against { all: Vec::with_capacity(self.len()), main: Vec::with_capacity(self.len()) };
+        for block in &self.blocks {
+            match block {
+                Block::Fourier(fourier) => fourier.against(&factors, prior, &mut against),
+                Block::Table(table) => table.against(&factors, prior, &mut against),
+            }
+        }
+        let mean = factors.iter().map(|factor| factor.mean).product::<f64>();
+        for ((all, main), feature) in against.all.iter_mut().zip(&mut against.main).zip(&self.mean) {
+            *all = term.coefficient * (*all - mean * feature);
+            *main *= term.coefficient;
+        }
+        against
+    }
+
+    /// The covariance of the features, and its main part if wanted.
+    pub fn gram(&self, prior: &Independent, simd: Simd, want_main: bool) -> (Mat<f64>, Option<Mat<f64>>) {
+        let mut all = Mat::zeros(self.len(), self.len());
+        let mut main = want_main.then(|| Mat::zeros(self.len(), self.len()));
+        let mut first = 0;
+        for (at, block) in self.blocks.iter().enumerate() {
+            match block {
+                Block::Fourier(fourier) => {
+                    let mut other_first = first;
+                    for other in &self.blocks[at..] {
+                        if let Block::Fourier(other) = other {
+                            fourier.gram(other, prior, simd, (first, other_first), &mut all, main.as_mut());
+                        }
+                        other_first += other.len();
+                    }
+                }
+                Block::Table(table) => {
+                    for (cell, term) in table.terms(prior).into_iter().enumerate() {
+                        let against = self.against(&term, prior);
+                        for (feature, (value, part)) in against.all.iter().zip(&against.main).enumerate() {
+                            all[(first + cell, feature)] = *value;
+                            all[(feature, first + cell)] = *value;
+                            if let Some(main) = &mut main {
+                                main[(first + cell, feature)] = *part;
+                                main[(feature, first + cell)] = *part;
+                            }
+                        }
+                    }
+                }
+            }
+            first += block.len();
+        }
+        (all, main)
+    }
+}
+
+impl Block {
+    fn len(&self) -> usize {
+        match self {
+            Self::Fourier(fourier) => 2 * fourier.count,
+            Self::Table(table) => table.len,
+        }
+    }
+}
+
+/// One function of a term.
+struct Factor<'a> {
+    column: usize,
+    mean: f64,
+    table: &'a [f64],
+}
+
+/// The covariance of two terms under the prior, and its main part.
+pub(crate) fn pair(a: &Term, b: &Term, prior: &Independent) -> (f64, f64) {
+    let mean = |term: &Term| -> Vec<(usize, f64)> {
+        term.factors.iter().map(|(column, table)| (*column, prior.axes[*column].mean(table))).collect()
+    };
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let product = |means: &[(usize, f64)], without: Option<usize>| -> f64 {
+        means.iter().filter(|(column, _)| Some(*column) != without).map(|(_, mean)| mean).product()
+    };
+    let (mut all, mut main) = (1.0, 0.0);
+    for (column, table) in &a.factors {
+        match b.factors.iter().find(|(other, _)| other == column) {
+            Some((_, other)) => {
+                let axis = &prior.axes[*column];
+                let inner = axis.inner(table, other);
+                all *= inner;
+                main += (inner - axis.mean(table) * axis.mean(other))
+                    * product(&mean_a, Some(*column))
+                    * product(&mean_b, Some(*column));
+            }
+            None => all *= prior.axes[*column].mean(table),
+        }
+    }
+    for (column, mean) in &mean_b {
+        if !a.factors.iter().any(|(other, _)| other == column) {
+            all *= mean;
+        }
+    }
+    let scale = a.coefficient * b.coefficient;
+    (scale * (all - product(&mean_a, None) * product(&mean_b, None)), scale * main)
+}
+
+/// Complex numbers of a whole block, real parts and imaginary parts.
+#[derive(Clone)]
+struct Waves {
+    re: Vec<f64>,
+    im: Vec<f64>,
+}
+
+impl Waves {
+    fn ones(len: usize) -> Self {
+        Self { re: vec![1.0; len], im: vec![0.0; len] }
+    }
+
+    fn multiply(&mut self, other: &Self) {
+        for (((a, b), c), d) in self.re.iter_mut().zip(&mut self.im).zip(&other.re).zip(&other.im) {
+            (*a, *b) = (*a * c - *b * d, *a * d + *b * c);
+        }
+    }
+}
+
+/// Fourier features: $\prod_j e^{i\theta_{ja}(x_j)}$ for each frequency a.
+struct Fourier {
+    count: usize,
+    columns: Vec<FourierColumn>,
+}
+
+struct FourierColumn {
+    column: usize,
+    /// Angles in radians per unit, where the column has numbers.
+    angles: Vec<f64>,
+    /// `[place][2·count]`: cosines, then sines, in the terms of the axis.
+    waves: Vec<f64>,
+    /// The characteristic function.
+    mean: Waves,
+    /// The product of the means of the other columns.
+    others: Waves,
+}
+
+impl Fourier {
+    fn new(schema: &Schema, spec: &RffSpec, prior: &Independent) -> Result<Self, Error> {
+        let inputs = inputs(schema, &Layout::new(schema), &spec.columns)?;
+        let directions = directions(spec, &inputs);
+        let count = directions.len();
+        let mut columns = Vec::with_capacity(inputs.len());
+        let mut at = 0;
+        for input in &inputs {
+            let axis = &prior.axes[input.column];
+            let angle =
+                |frequency: usize, coordinate: usize| directions[frequency][at + coordinate] * std::f64::consts::TAU;
+            let mut waves = vec![0.0; axis.len() * 2 * count];
+            for (place, waves) in axis.places().iter().zip(waves.chunks_exact_mut(2 * count)) {
+                let (cosines, sines) = waves.split_at_mut(count);
+                for (frequency, (c, s)) in cosines.iter_mut().zip(sines).enumerate() {
+                    (*s, *c) = match place {
+                        Place::Point(Value::Unit(unit)) => (angle(frequency, 0) * unit).sin_cos(),
+                        Place::Point(Value::Missing) => angle(frequency, 1).sin_cos(),
+                        Place::Point(Value::Code(code)) => angle(frequency, *code as usize).sin_cos(),
+                        Place::Interval { low, high } => {
+                            let theta = angle(frequency, 0);
+                            let (s, c) = (theta * 0.5 * (low + high)).sin_cos();
+                            let flat = sinc(theta * 0.5 * (high - low));
+                            (s * flat, c * flat)
+                        }
+                        Place::Slope => continue,
+                    };
+                }
+            }
+            // The slope of e^{iθ(c + at)} is 3i·j₁(θa)·e^{iθc}, j₁ the spherical Bessel function.
+            for (i, place) in axis.places().iter().enumerate() {
+                if let Place::Interval { low, high } = place {
+                    let (before, after) = waves.split_at_mut((i + 1) * 2 * count);
+                    let interval = &before[i * 2 * count..];
+                    for frequency in 0..count {
+                        let x = angle(frequency, 0) * 0.5 * (high - low);
+                        let ratio = 3.0 * bessel(x) / sinc(x);
+                        after[frequency] = -ratio * interval[count + frequency];
+                        after[count + frequency] = ratio * interval[frequency];
+                    }
+                }
+            }
+            let mut mean = Waves { re: vec![0.0; count], im: vec![0.0; count] };
+            project(Simd::detect(), axis.mass(), &waves, &mut mean.re, &mut mean.im);
+            let angles = if input.codes.is_none() { (0..count).map(|f| angle(f, 0)).collect() } else { Vec::new() };
+            at += input.codes.map_or(2, |codes| codes as usize);
+            columns.push(FourierColumn { column: input.column, angles, waves, mean, others: Waves::ones(count) });
+        }
+        // Products of all but one, from the left and from the right.
+        let mut left = Waves::ones(count);
+        for column in &mut columns {
+            column.others = left.clone();
+            left.multiply(&column.mean);
+        }
+        let mut right = Waves::ones(count);
+        for column in columns.iter_mut().rev() {
+            column.others.multiply(&right);
+            right.multiply(&column.mean);
+        }
+        Ok(Self { count, columns })
+    }
+
+    fn mean(&self) -> Vec<f64> {
+        let mut mean = Waves::ones(self.count);
+        self.columns.iter().for_each(|column| mean.multiply(&column.mean));
+        interleave(&mean)
+    }
+
+    /// Appends the uncentred moments with a product of factors, and the main part.
+    fn against(&self, factors: &[Factor<'_>], prior: &Independent, against: &mut Against) {
+        let mut product = Waves::ones(self.count);
+        let mut main = Waves { re: vec![0.0; self.count], im: vec![0.0; self.count] };
+        let mut outside = 1.0;
+        let mut inside = Vec::new();
+        for factor in factors {
+            match self.columns.iter().find(|column| column.column == factor.column) {
+                None => outside *= factor.mean,
+                Some(column) => {
+                    let weight = prior.axes[factor.column].weight();
+                    let weighted: Vec<f64> = weight.iter().zip(factor.table).map(|(weight, f)| weight * f).collect();
+                    let mut moment = Waves { re: vec![0.0; self.count], im: vec![0.0; self.count] };
+                    project(Simd::detect(), &weighted, &column.waves, &mut moment.re, &mut moment.im);
+                    inside.push((column, factor.mean, moment));
+                }
+            }
+        }
+        for (at, (column, mean, moment)) in inside.iter().enumerate() {
+            product.multiply(moment);
+            let rest: f64 =
+                inside.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, (_, mean, _))| mean).product();
+            let mut part = moment.clone();
+            for (((re, im), c), s) in part.re.iter_mut().zip(&mut part.im).zip(&column.mean.re).zip(&column.mean.im) {
+                *re = (*re - mean * c) * rest;
+                *im = (*im - mean * s) * rest;
+            }
+            part.multiply(&column.others);
+            main.re.iter_mut().zip(&part.re).for_each(|(sum, part)| *sum += part);
+            main.im.iter_mut().zip(&part.im).for_each(|(sum, part)| *sum += part);
+        }
+        for column in &self.columns {
+            if !inside.iter().any(|(other, ..)| other.column == column.column) {
+                product.multiply(&column.mean);
+            }
+        }
+        against.all.extend(interleave(&product).into_iter().map(|x| outside * x));
+        against.main.extend(interleave(&main).into_iter().map(|x| outside * x));
+    }
+
+    /// Writes the covariance with another block of Fourier features, and its main part.
+    ///
+    /// With $e_a$ the product of waves, $E\,e_a\bar e_b$ and $E\,e_a e_b$ are products over columns of moments at the
+    /// difference and at the sum of two frequencies; cosines and sines follow from their real and imaginary parts.
+    fn gram(
+        &self,
+        other: &Self,
+        prior: &Independent,
+        simd: Simd,
+        first: (usize, usize),
+        all: &mut Mat<f64>,
+        mut main: Option<&mut Mat<f64>>,
+    ) {
+        let shape = self.count * other.count;
+        let mut difference = Waves::ones(shape);
+        let mut sum = Waves::ones(shape);
+        let nothing = Waves { re: vec![0.0; shape], im: vec![0.0; shape] };
+        let (mut main_difference, mut main_sum) = (nothing.clone(), nothing);
+        for column in &self.columns {
+            let Some(twin) = other.columns.iter().find(|twin| twin.column == column.column) else {
+                // The other block does not look at this column: its wave is 1 there.
+                outer_multiply(&mut difference, &column.mean, other.count, false);
+                outer_multiply(&mut sum, &column.mean, other.count, false);
+                continue;
+            };
+            let axis = &prior.axes[column.column];
+            let (minus, plus) = if axis.is_uniform() {
+                uniform_moments(simd, &column.angles, &twin.angles)
+            } else {
+                tabled_moments(axis, column, twin, self.count, other.count)
+            };
+            if main.is_some() {
+                add_main(&mut main_difference, &minus, column, twin, true);
+                add_main(&mut main_sum, &plus, column, twin, false);
+            }
+            multiply_all(simd, &mut difference.re, &mut difference.im, &minus.re, &minus.im);
+            multiply_all(simd, &mut sum.re, &mut sum.im, &plus.re, &plus.im);
+        }
+        for twin in &other.columns {
+            if !self.columns.iter().any(|column| column.column == twin.column) {
+                inner_multiply(&mut difference, &twin.mean, true);
+                inner_multiply(&mut sum, &twin.mean, false);
+            }
+        }
+        let (mean_a, mean_b) = (self.mean(), other.mean());
+        write(first, &difference, &sum, other.count, all, |a, b| mean_a[a] * mean_b[b]);
+        if let Some(main) = &mut main {
+            write(first, &main_difference, &main_sum, other.count, main, |_, _| 0.0);
+        }
+    }
+}
+
+/// From moments at differences and sums to covariances of cosines and sines, in both triangles.
+fn write(
+    first: (usize, usize),
+    difference: &Waves,
+    sum: &Waves,
+    width: usize,
+    gram: &mut Mat<f64>,
+    means: impl Fn(usize, usize) -> f64,
+) {
+    for at in 0..sum.re.len() {
+        let (a, b) = (at / width, at % width);
+        let entries = [
+            (0, 0, 0.5 * (difference.re[at] + sum.re[at])),
+            (1, 1, 0.5 * (difference.re[at] - sum.re[at])),
+            (1, 0, 0.5 * (sum.im[at] + difference.im[at])),
+            (0, 1, 0.5 * (sum.im[at] - difference.im[at])),
+        ];
+        for (i, j, value) in entries {
+            let value = value - means(2 * a + i, 2 * b + j);
+            gram[(first.0 + 2 * a + i, first.1 + 2 * b + j)] = value;
+            gram[(first.1 + 2 * b + j, first.0 + 2 * a + i)] = value;
+        }
+    }
+}
+
+/// Adds (moment - product of means) times the other columns' means, for one column.
+fn add_main(main: &mut Waves, moment: &Waves, column: &FourierColumn, twin: &FourierColumn, conjugate: bool) {
+    let sign = if conjugate { -1.0 } else { 1.0 };
+    let width = twin.mean.re.len();
+    for a in 0..column.mean.re.len() {
+        let (ma, mb) = (column.mean.re[a], column.mean.im[a]);
+        let (la, lb) = (column.others.re[a], column.others.im[a]);
+        for b in 0..width {
+            let at = a * width + b;
+            let (na, nb) = (twin.mean.re[b], sign * twin.mean.im[b]);
+            let (ka, kb) = (twin.others.re[b], sign * twin.others.im[b]);
+            let (re, im) = (moment.re[at] - (ma * na - mb * nb), moment.im[at] - (ma * nb + mb * na));
+            let (fa, fb) = (la * ka - lb * kb, la * kb + lb * ka);
+            main.re[at] += re * fa - im * fb;
+            main.im[at] += re * fb + im * fa;
+        }
+    }
+}
+
+/// Multiplies row a by a complex number.
+fn outer_multiply(waves: &mut Waves, by: &Waves, width: usize, conjugate: bool) {
+    let sign = if conjugate { -1.0 } else { 1.0 };
+    for (at, (re, im)) in waves.re.iter_mut().zip(&mut waves.im).enumerate() {
+        let (c, d) = (by.re[at / width], sign * by.im[at / width]);
+        (*re, *im) = (*re * c - *im * d, *re * d + *im * c);
+    }
+}
+
+/// Multiplies column b by a complex number, or by its conjugate.
+fn inner_multiply(waves: &mut Waves, by: &Waves, conjugate: bool) {
+    let (sign, width) = (if conjugate { -1.0 } else { 1.0 }, by.re.len());
+    for (at, (re, im)) in waves.re.iter_mut().zip(&mut waves.im).enumerate() {
+        let (c, d) = (by.re[at % width], sign * by.im[at % width]);
+        (*re, *im) = (*re * c - *im * d, *re * d + *im * c);
+    }
+}
+
+/// $E\,e^{i(\theta_a - \theta_b)u}$ and $E\,e^{i(\theta_a + \theta_b)u}$ for u uniform on [0, 1].
+fn uniform_moments(simd: Simd, a: &[f64], b: &[f64]) -> (Waves, Waves) {
+    let halves =
+        |angles: &[f64]| -> (Vec<f64>, Vec<f64>) { angles.iter().map(|angle| (0.5 * angle).sin_cos()).unzip() };
+    let (sin_b, cos_b) = halves(b);
+    let empty = || Waves { re: vec![0.0; a.len() * b.len()], im: vec![0.0; a.len() * b.len()] };
+    let (mut minus, mut plus) = (empty(), empty());
+    for (row, theta) in a.iter().enumerate() {
+        let (sin_a, cos_a) = (0.5 * theta).sin_cos();
+        let at = row * b.len()..(row + 1) * b.len();
+        for (sign, waves) in [(-1.0, &mut minus), (1.0, &mut plus)] {
+            uniform_row(
+                simd,
+                (*theta, sin_a, cos_a, sign),
+                b,
+                &sin_b,
+                &cos_b,
+                &mut waves.re[at.clone()],
+                &mut waves.im[at.clone()],
+            );
+        }
+    }
+    (minus, plus)
+}
+
+dispatched! {
+    fn uniform_row(a: (f64, f64, f64, f64), b: &[f64], sin_b: &[f64], cos_b: &[f64], re: &mut [f64], im: &mut [f64]) = uniform_row_loop
+}
+
+/// $E\,e^{ivu} = e^{iv/2}\,\mathrm{sinc}(v/2)$ at v = a ± b, with the sines and cosines of halves given.
+#[inline(always)]
+fn uniform_row_loop(
+    (theta, sin_a, cos_a, sign): (f64, f64, f64, f64),
+    b: &[f64],
+    sin_b: &[f64],
+    cos_b: &[f64],
+    re: &mut [f64],
+    im: &mut [f64],
+) {
+    let n = b.len();
+    let (sin_b, cos_b, re, im) = (&sin_b[..n], &cos_b[..n], &mut re[..n], &mut im[..n]);
+    for i in 0..n {
+        let half = 0.5 * (theta + sign * b[i]);
+        let s = sin_a * cos_b[i] + sign * (cos_a * sin_b[i]);
+        let c = cos_a * cos_b[i] - sign * (sin_a * sin_b[i]);
+        let small = half.abs() < 1e-4;
+        let flat = if small { 1.0 - half * half / 6.0 } else { s / half };
+        re[i] = c * flat;
+        im[i] = s * flat;
+    }
+}
+
+dispatched! {
+    fn multiply_all(re: &mut [f64], im: &mut [f64], by_re: &[f64], by_im: &[f64]) = multiply_loop
+}
+
+#[inline(always)]
+fn multiply_loop(re: &mut [f64], im: &mut [f64], by_re: &[f64], by_im: &[f64]) {
+    for (((a, b), c), d) in re.iter_mut().zip(im).zip(by_re).zip(by_im) {
+        (*a, *b) = (*a * c - *b * d, *a * d + *b * c);
+    }
+}
+
+/// The same moments for any axis, from the tables of the waves.
+fn tabled_moments(axis: &Axis, a: &FourierColumn, b: &FourierColumn, rows: usize, width: usize) -> (Waves, Waves) {
+    let table = |column: &FourierColumn, count: usize, weighted: bool| {
+        Mat::from_fn(axis.len(), 2 * count, |place, i| {
+            column.waves[place * 2 * count + i] * if weighted { axis.weight()[place] } else { 1.0 }
+        })
+    };
+    let product = table(a, rows, true).transpose() * table(b, width, false);
+    let mut minus = Waves { re: vec![0.0; rows * width], im: vec![0.0; rows * width] };
+    let mut plus = minus.clone();
+    for i in 0..rows {
+        for j in 0..width {
+            let (cc, ss) = (product[(i, j)], product[(rows + i, width + j)]);
+            let (cs, sc) = (product[(i, width + j)], product[(rows + i, j)]);
+            let at = i * width + j;
+            (minus.re[at], minus.im[at]) = (cc + ss, sc - cs);
+            (plus.re[at], plus.im[at]) = (cc - ss, sc + cs);
+        }
+    }
+    (minus, plus)
+}
+
+dispatched! {
+    fn project(weighted: &[f64], waves: &[f64], re: &mut [f64], im: &mut [f64]) = project_loop
+}
+
+/// Adds `weighted[place]` times the waves of each place.
+#[inline(always)]
+fn project_loop(weighted: &[f64], waves: &[f64], re: &mut [f64], im: &mut [f64]) {
+    let count = re.len();
+    for (weight, waves) in weighted.iter().zip(waves.chunks_exact(2 * count)) {
+        if *weight == 0.0 {
+            continue;
+        }
+        let (cosines, sines) = waves.split_at(count);
+        for (sum, c) in re.iter_mut().zip(cosines) {
+            *sum += weight * c;
+        }
+        for (sum, s) in im.iter_mut().zip(sines) {
+            *sum += weight * s;
+        }
+    }
+}
+
+fn interleave(waves: &Waves) -> Vec<f64> {
+    waves.re.iter().zip(&waves.im).flat_map(|(re, im)| [*re, *im]).collect()
+}
+
+/// sin x / x.
+fn sinc(x: f64) -> f64 {
+    if x.abs() < 1e-4 { 1.0 - x * x / 6.0 } else { x.sin() / x }
+}
+
+/// The spherical Bessel function j₁ = sin x / x² - cos x / x.
+fn bessel(x: f64) -> f64 {
+    if x.abs() < 0.1 { x / 3.0 * (1.0 - x * x / 10.0 * (1.0 - x * x / 28.0)) } else { (x.sin() / x - x.cos()) / x }
+}
+
+/// A contingency table.
+struct Table {
+    columns: Vec<TableColumn>,
+    len: usize,
+}
+
+struct TableColumn {
+    column: usize,
+    /// For each cell, the entries of its indicator's table that are not zero.
+    indicators: Vec<Vec<(u32, f64)>>,
+    masses: Vec<f64>,
+}
+
+impl Table {
+    fn new(group: Vec<Cells>, prior: &Independent) -> Self {
+        let columns: Vec<TableColumn> = group.iter().map(|cells| TableColumn::new(cells, prior)).collect();
+        let len = columns.iter().map(|column| column.masses.len()).product();
+        Self { columns, len }
+    }
+
+    /// The products over the cells of a vector per column; the last column varies fastest.
+    fn outer(&self, vector: impl Fn(&TableColumn) -> Vec<f64>) -> Vec<f64> {
+        let mut product = vec![1.0];
+        for column in &self.columns {
+            let vector = vector(column);
+            product = product.iter().flat_map(|x| vector.iter().map(move |y| x * y)).collect();
+        }
+        product
+    }
+
+    fn against(&self, factors: &[Factor<'_>], prior: &Independent, against: &mut Against) {
+        let in_table = |factor: &&Factor<'_>| self.columns.iter().any(|column| column.column == factor.column);
+        let outside: f64 = factors.iter().filter(|factor| !in_table(factor)).map(|factor| factor.mean).product();
+        let inside: Vec<(&Factor<'_>, Vec<f64>)> = factors
+            .iter()
+            .filter(in_table)
+            .map(|factor| {
+                let column = self.columns.iter().find(|column| column.column == factor.column).expect("in the table");
+                (factor, column.moments(&prior.axes[factor.column], factor.table))
+            })
+            .collect();
+        let moments = |column: &TableColumn| inside.iter().find(|(factor, _)| factor.column == column.column);
+        against.all.extend(
+            self.outer(|column| moments(column).map_or_else(|| column.masses.clone(), |(_, moments)| moments.clone()))
+                .into_iter()
+                .map(|x| outside * x),
+        );
+        let mut main = vec![0.0; self.len];
+        for (factor, moments) in &inside {
+            let rest: f64 =
+                inside.iter().filter(|(other, _)| other.column != factor.column).map(|(other, _)| other.mean).product();
+            let part = self.outer(|column| {
+                if column.column == factor.column {
+                    moments.iter().zip(&column.masses).map(|(moment, mass)| moment - factor.mean * mass).collect()
+                } else {
+                    column.masses.clone()
+                }
+            });
+            main.iter_mut().zip(part).for_each(|(sum, part)| *sum += outside * rest * part);
+        }
+        against.main.extend(main);
+    }
+
+    /// The features themselves as terms.
+    fn terms(&self, prior: &Independent) -> Vec<Term> {
+        let mut terms = vec![Term { coefficient: 1.0, factors: Vec::new() }];
+        for column in &self.columns {
+            terms = terms
+                .iter()
+                .flat_map(|term| {
+                    (0..column.masses.len()).map(|cell| {
+                        let mut table = vec![0.0; prior.axes[column.column].len()];
+                        for (place, value) in &column.indicators[cell] {
+                            table[*place as usize] = *value;
+                        }
+                        let mut factors = term.factors.clone();
+                        factors.push((column.column, table));
+                        Term { coefficient: 1.0, factors }
+                    })
+                })
+                .collect();
+        }
+        terms
+    }
+}
+
+impl TableColumn {
+    fn new(cells: &Cells, prior: &Independent) -> Self {
+        let axis = &prior.axes[cells.column()];
+        let mut indicators = vec![Vec::new(); cells.len()];
+        for (i, place) in axis.places().iter().enumerate() {
+            match place {
+                Place::Point(value) => indicators[cells.of(*value) as usize].push((i as u32, 1.0)),
+                Place::Interval { low, high } => {
+                    // The ends are looked at from inside; cells in between are wholly inside too.
+                    let inset = 1e-9 * (high - low);
+                    let (from, to) = (cells.of(Value::Unit(low + inset)), cells.of(Value::Unit(high - inset)));
+                    if from == to {
+                        indicators[from as usize].push((i as u32, 1.0));
+                        continue;
+                    }
+                    let edges = cells.edges().expect("an interval lies in bins");
+                    for cell in from..=to {
+                        let (a, b) = (edges[cell as usize].max(*low), edges[cell as usize + 1].min(*high));
+                        let (mean, center) = ((b - a) / (high - low), (a + b - low - high) / (high - low));
+                        indicators[cell as usize].extend([(i as u32, mean), (i as u32 + 1, 3.0 * mean * center)]);
+                    }
+                }
+                Place::Slope => {}
+            }
+        }
+        let masses = indicators
+            .iter()
+            .map(|entries| entries.iter().map(|(place, value)| axis.mass()[*place as usize] * value).sum())
+            .collect();
+        Self { column: cells.column(), indicators, masses }
+    }
+
+    /// The uncentred moment of a function with each indicator.
+    fn moments(&self, axis: &Axis, table: &[f64]) -> Vec<f64> {
+        let entry = |(place, value): &(u32, f64)| axis.weight()[*place as usize] * value * table[*place as usize];
+        self.indicators.iter().map(|entries| entries.iter().map(entry).sum()).collect()
+    }
+}

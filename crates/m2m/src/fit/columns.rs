@@ -1,0 +1,236 @@
+//! What is known of single columns: the histograms of a release, as probabilities with errors.
+
+use faer::Mat;
+
+use crate::feature::{Cells, HistSpec, MapSpec};
+use crate::fit::closed::Closed;
+use crate::fit::separate::Term;
+use crate::prior::{Axis, Independent, Marginal, marginals, tables};
+use crate::release::Release;
+use crate::{Error, Schema};
+
+/// The state of knowledge about the cells of one column.
+pub(crate) struct Knowledge {
+    pub cells: Cells,
+    /// Variances of the errors of the cells' probabilities, before it is used that they add up to zero.
+    pub variance: Vec<f64>,
+    /// Whether those errors are noise of the release, and not ignorance.
+    pub noise: bool,
+    /// For each cell, the squared probability times how uneven the column may be within it.
+    pub within: Vec<f64>,
+    /// `[cell][feature]`: the main effect of the column on the features.
+    pub effects: Mat<f64>,
+}
+
+impl Knowledge {
+    /// The covariance of the errors applied to a vector: independent errors of given variances whose sum is zero.
+    pub fn covariance(&self, vector: &[f64]) -> Vec<f64> {
+        let total: f64 = self.variance.iter().sum();
+        let mean = self.variance.iter().zip(vector).map(|(variance, x)| variance * x).sum::<f64>() / total.max(1e-300);
+        self.variance.iter().zip(vector).map(|(variance, x)| variance * (x - mean)).collect()
+    }
+
+    /// The covariance that these errors give the features.
+    pub fn spread(&self) -> Mat<f64> {
+        let total: f64 = self.variance.iter().sum::<f64>().max(1e-300);
+        let (cells, features) = (self.effects.nrows(), self.effects.ncols());
+        let sum = |i: usize| (0..cells).map(|cell| self.variance[cell] * self.effects[(cell, i)]).sum::<f64>();
+        let sums: Vec<f64> = (0..features).map(sum).collect();
+        let scaled = Mat::from_fn(cells, features, |cell, i| {
+            self.variance[cell].sqrt() * (self.effects[(cell, i)] - sums[i] / total)
+        });
+        scaled.transpose() * &scaled
+    }
+
+    /// Tabulates the main effects on features.
+    pub fn set_effects(&mut self, axis: &Axis, closed: &Closed, prior: &Independent) {
+        let masses = axis.cell_masses();
+        let mut effects = Mat::zeros(axis.cells(), closed.len());
+        for (cell, mass) in masses.iter().enumerate().filter(|(_, mass)| **mass > 0.0) {
+            let term = Term { coefficient: 1.0 / mass, factors: vec![(axis.column(), axis.indicator(cell))] };
+            for (feature, value) in closed.against(&term, prior).all.iter().enumerate() {
+                effects[(cell, feature)] = *value;
+            }
+        }
+        self.effects = effects;
+    }
+}
+
+/// Bins of a column whose marginal is not in the release.
+const UNKNOWN_BINS: u32 = 16;
+
+/// The product prior that a release teaches, with what is known of each column, and which one-way tables were used up.
+/// Nothing if the release has no table.
+pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent, Vec<Knowledge>, Used)>, Error> {
+    let schema = release.schema();
+    let mut found = marginals(release)?;
+    let places = |marginal: &Marginal| marginal.first..marginal.first + marginal.cells.len();
+    let used: Used = found.iter().flatten().map(|marginal| (marginal.block, places(marginal))).collect();
+    let mut summed = from_wider_tables(release)?;
+    if used.is_empty() && summed.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let unknown = MapSpec::Hist(HistSpec { bins: UNKNOWN_BINS, columns: Vec::new() }).tables(schema)?;
+    let mut axes = Vec::new();
+    let mut all = Vec::new();
+    for (column, (_, mut cells)) in unknown.into_iter().enumerate() {
+        let (axis, knowledge) = match (found[column].take(), summed[column].take()) {
+            (Some(marginal), _) => from_marginal(release, marginal, rows),
+            (None, Some((cells, counts, variance))) => {
+                let probabilities: Vec<f64> = counts.iter().map(|count| count / rows).collect();
+                let deviation = variance.sqrt() / rows;
+                let (axis, mut knowledge) = settle(schema, cells, &probabilities, deviation);
+                // The tables are yet to be read as features, so the cells themselves stay open.
+                knowledge.variance = axis.cell_masses();
+                knowledge.noise = false;
+                (axis, knowledge)
+            }
+            (None, None) => {
+                let cells = cells.remove(0);
+                let axis = Axis::new(schema, column, Some(&cells));
+                let masses = axis.cell_masses();
+                let within = masses.iter().map(|mass| mass * mass).collect();
+                (axis, Knowledge { cells, variance: masses, noise: false, within, effects: Mat::new() })
+            }
+        };
+        axes.push(axis);
+        all.push(knowledge);
+    }
+    Ok(Some((Independent { axes }, all, used)))
+}
+
+/// The same for a release without any table: `probability` tells what a first reading against the uniform prior makes of
+/// the cells of each column.
+pub(crate) fn learn_from(
+    schema: &Schema,
+    probability: impl Fn(&Cells, usize) -> f64,
+) -> Result<(Independent, Vec<Knowledge>), Error> {
+    let partitions = MapSpec::Hist(HistSpec { bins: UNKNOWN_BINS, columns: Vec::new() }).tables(schema)?;
+    let (mut axes, mut all) = (Vec::new(), Vec::new());
+    for (_, mut cells) in partitions {
+        let cells = cells.remove(0);
+        let guess: Vec<f64> = (0..cells.len()).map(|cell| probability(&cells, cell)).collect();
+        let (axis, mut knowledge) = settle(schema, cells, &guess, 0.2 / f64::from(UNKNOWN_BINS));
+        knowledge.variance = axis.cell_masses();
+        knowledge.noise = false;
+        axes.push(axis);
+        all.push(knowledge);
+    }
+    Ok((Independent { axes }, all))
+}
+
+/// One-way tables that the prior used up: the block, and the places among its sums.
+pub(crate) type Used = Vec<(usize, std::ops::Range<usize>)>;
+
+fn from_marginal(release: &Release, marginal: Marginal, rows: f64) -> (Axis, Knowledge) {
+    let block = &release.blocks()[marginal.block];
+    let sums = &block.sums()[marginal.first..][..marginal.cells.len()];
+    let probabilities: Vec<f64> = sums.iter().map(|sum| *sum as f64 / rows).collect();
+    let deviation = block.noise().standard_deviation(block.sums().len()) / rows;
+    settle(release.schema(), marginal.cells, &probabilities, deviation)
+}
+
+/// Noisy probabilities as a law: projected on the simplex, with a trace of the uniform so that nothing is impossible.
+fn settle(schema: &Schema, cells: Cells, noisy: &[f64], deviation: f64) -> (Axis, Knowledge) {
+    let mut axis = Axis::new(schema, cells.column(), Some(&cells));
+    let uniform: Vec<f64> = axis.cell_masses().iter().map(|mass| mass.max(1e-3 / noisy.len() as f64)).collect();
+    let total: f64 = uniform.iter().sum();
+    let projected = simplex(noisy);
+    let trace = (0.1 * deviation * (noisy.len() as f64).sqrt()).clamp(1e-9, 0.02);
+    let probabilities: Vec<f64> =
+        projected.iter().zip(&uniform).map(|(p, u)| (1.0 - trace) * p + trace * u / total).collect();
+    axis.set_cells(&probabilities);
+    let variance = projected.iter().map(|p| deviation * deviation * if *p > 0.0 { 1.0 } else { CLIPPED }).collect();
+    let uneven = unevenness(&projected, deviation);
+    let within = probabilities.iter().map(|p| uneven * p * p).collect();
+    (axis, Knowledge { cells, variance, noise: true, within, effects: Mat::new() })
+}
+
+/// How much of the noise's variance remains in a cell that came out below zero and was set to it.
+const CLIPPED: f64 = 0.25;
+
+/// How far a column may be from level within its cells, as a variance relative to that of the cell: judged by how far
+/// neighbouring cells differ (a slope) and how far one stands out from both its neighbours (a spike, whose place within
+/// its cell is unknown), less what noise alone would make of them.
+fn unevenness(probabilities: &[f64], deviation: f64) -> f64 {
+    let noise = deviation * deviation;
+    let (mut slopes, mut spikes) = (0.0, 0.0);
+    for w in probabilities.windows(3) {
+        slopes += ((w[2] - w[0]) / 2.0).powi(2) - 0.5 * noise;
+        spikes += (w[1] - (w[0] + w[2]) / 2.0).powi(2) - 1.5 * noise;
+    }
+    let total: f64 = probabilities.iter().map(|p| p * p).sum();
+    ((slopes.max(0.0) / 12.0 + spikes.max(0.0)) / total.max(1e-300)).clamp(0.01, 1.0)
+}
+
+/// The nearest probabilities to some numbers.
+pub(crate) fn simplex(numbers: &[f64]) -> Vec<f64> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let (mut sum, mut threshold) = (0.0, 0.0);
+    for (i, x) in sorted.iter().enumerate() {
+        sum += x;
+        let candidate = (sum - 1.0) / (i + 1) as f64;
+        if *x > candidate {
+            threshold = candidate;
+        }
+    }
+    numbers.iter().map(|x| (x - threshold).max(0.0)).collect()
+}
+
+/// For each column in a table of several, its marginal summed from the table with the least noise: cells, counts, and
+/// the variance of the noise on each.
+type Summed = Option<(Cells, Vec<f64>, f64)>;
+
+fn from_wider_tables(release: &Release) -> Result<Vec<Summed>, Error> {
+    let schema = release.schema();
+    let mut best: Vec<Summed> = schema.columns().iter().map(|_| None).collect();
+    for block in release.blocks() {
+        let noise = block.noise().standard_deviation(block.sums().len()).powi(2);
+        for (first, group) in tables(block.map(), schema)? {
+            if group.len() < 2 {
+                continue;
+            }
+            let sizes: Vec<usize> = group.iter().map(Cells::len).collect();
+            let len: usize = sizes.iter().product();
+            let sums = &block.sums()[first..][..len];
+            for (at, cells) in group.into_iter().enumerate() {
+                let variance = noise * (len / sizes[at]) as f64;
+                let column = cells.column();
+                if best[column].as_ref().is_some_and(|(_, _, other)| *other <= variance) {
+                    continue;
+                }
+                let step: usize = sizes[at + 1..].iter().product();
+                let mut counts = vec![0.0; sizes[at]];
+                for (place, sum) in sums.iter().enumerate() {
+                    counts[place / step % sizes[at]] += *sum as f64;
+                }
+                best[column] = Some((cells, counts, variance));
+            }
+        }
+    }
+    Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The projection is optimal: every other point of the simplex is at least as far.
+    #[test]
+    fn simplex_is_the_nearest_law() {
+        let numbers = [0.5, -0.2, 0.9, 0.1, 0.0];
+        let nearest = simplex(&numbers);
+        assert!((nearest.iter().sum::<f64>() - 1.0).abs() < 1e-12 && nearest.iter().all(|p| *p >= 0.0));
+        let distance = |p: &[f64]| p.iter().zip(&numbers).map(|(p, x)| (p - x).powi(2)).sum::<f64>();
+        for i in 0..5 {
+            for j in 0..5 {
+                let mut other = nearest.clone();
+                let step = 1e-3f64.min(other[i]);
+                other[i] -= step;
+                other[j] += step;
+                assert!(distance(&other) >= distance(&nearest) - 1e-12);
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Writing a function of a record as a sum of products of functions of one column each, where it is one.
+//!
+//! Against a prior with independent columns such a function has exact integrals. Conditions become sums of products by
+//! inclusion and exclusion, `CASE` by its branches, and nulls by carrying for each expression two functions: what it adds
+//! where it has a value, and whether it has one.
+
+use crate::Schema;
+use crate::expr::{Checked, Function, Node, Op, Scalar, value_of};
+use crate::panel::Value;
+use crate::prior::{Axis, Independent};
+
+/// A product of functions of one column each, as tables on the axes of a prior.
+#[derive(Clone, Debug)]
+pub(crate) struct Term {
+    pub coefficient: f64,
+    /// Columns in increasing order, each with its table.
+    pub factors: Vec<(usize, Vec<f64>)>,
+}
+
+/// Beyond this many products a function is sampled instead.
+const MAX_TERMS: usize = 64;
+
+/// The terms of a function; nothing if it does not separate.
+pub(crate) fn separate(function: &Checked, schema: &Schema, prior: &Independent) -> Option<Vec<Term>> {
+    let polynomial = match of(&function.node)? {
+        Parts::Number { value, .. } => value,
+        Parts::Truth { yes, .. } => yes,
+        Parts::Text => return Some(Vec::new()),
+        Parts::Column { column, node } => Polynomial::atom(column, node, Take::Value),
+    };
+    let mut terms: Vec<Term> = Vec::new();
+    for monomial in polynomial.0 {
+        let mut term = Term { coefficient: monomial.coefficient, factors: Vec::new() };
+        let mut rest = &monomial.atoms[..];
+        while let Some((column, _)) = rest.first() {
+            let end = rest.iter().position(|(other, _)| other != column).unwrap_or(rest.len());
+            let axis = &prior.axes[*column];
+            let table =
+                axis.tabulate(|value| rest[..end].iter().map(|(_, atom)| atom.at(schema, *column, value)).product());
+            match constant(axis, &table) {
+                Some(constant) => term.coefficient *= constant,
+                None => term.factors.push((*column, table)),
+            }
+            rest = &rest[end..];
+        }
+        add(&mut terms, term);
+    }
+    Some(terms)
+}
+
+/// The value of a table that is the same wherever the prior has mass.
+fn constant(axis: &Axis, table: &[f64]) -> Option<f64> {
+    let mut weighted = axis.weight().iter().zip(table).zip(axis.places()).filter(|((weight, _), _)| **weight > 0.0);
+    let ((_, first), _) = weighted.next()?;
+    let slope = |place: &crate::prior::Place| *place == crate::prior::Place::Slope;
+    weighted.all(|((_, value), place)| if slope(place) { *value == 0.0 } else { value == first }).then_some(*first)
+}
+
+/// Adds a term, together with one that differs from it in a single table only if both have just that.
+fn add(terms: &mut Vec<Term>, term: Term) {
+    let alike = |other: &&mut Term| match (&other.factors[..], &term.factors[..]) {
+        ([], []) => true,
+        ([(a, _)], [(b, _)]) => a == b,
+        _ => false,
+    };
+    match terms.iter_mut().find(alike) {
+        Some(other) => {
+            for ((_, table), (_, more)) in other.factors.iter_mut().zip(&term.factors) {
+                for (value, more) in table.iter_mut().zip(more) {
+                    *value = *value * other.coefficient + more * term.coefficient;
+                }
+            }
+            other.coefficient = if term.factors.is_empty() { other.coefficient + term.coefficient } else { 1.0 };
+        }
+        None => terms.push(term),
+    }
+}
+
+/// What an expression is made of.
+enum Parts<'a> {
+    /// What it adds where it has a value (0 elsewhere), and whether it has one.
+    Number { value: Polynomial<'a>, known: Polynomial<'a> },
+    /// Whether it is true, and whether it is false.
+    Truth { yes: Polynomial<'a>, no: Polynomial<'a> },
+    /// A text, which adds nothing.
+    Text,
+    /// Any function of one column.
+    Column { column: usize, node: &'a Node },
+}
+
+/// A function of one column.
+#[derive(Clone, Copy)]
+struct Atom<'a> {
+    node: &'a Node,
+    take: Take,
+}
+
+/// What is taken of an expression's value.
+#[derive(Clone, Copy)]
+enum Take {
+    Value,
+    Known,
+    Yes,
+    No,
+    /// One over the value, 0 where there is none.
+    Inverse,
+    /// Whether there is a value other than zero.
+    Divides,
+}
+
+impl Atom<'_> {
+    fn at(&self, schema: &Schema, column: usize, value: Value) -> f64 {
+        let scalar = self.node.value(&|_| value_of(schema, column, value));
+        match (self.take, scalar) {
+            (Take::Value, scalar) => scalar.weight(),
+            (Take::Known, scalar) => f64::from(scalar != Scalar::Null),
+            (Take::Yes, scalar) => f64::from(scalar == Scalar::Boolean(true)),
+            (Take::No, scalar) => f64::from(scalar == Scalar::Boolean(false)),
+            (Take::Inverse, Scalar::Number(x)) if (1.0 / x).is_finite() => 1.0 / x,
+            (Take::Divides, Scalar::Number(x)) if (1.0 / x).is_finite() => 1.0,
+            (Take::Inverse | Take::Divides, _) => 0.0,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Monomial<'a> {
+    coefficient: f64,
+    /// Ordered by column.
+    atoms: Vec<(usize, Atom<'a>)>,
+}
+
+#[derive(Clone)]
+struct Polynomial<'a>(Vec<Monomial<'a>>);
+
+impl<'a> Polynomial<'a> {
+    fn constant(coefficient: f64) -> Self {
+        Self(if coefficient == 0.0 { vec![] } else { vec![Monomial { coefficient, atoms: vec![] }] })
+    }
+
+    fn atom(column: usize, node: &'a Node, take: Take) -> Self {
+        Self(vec![Monomial { coefficient: 1.0, atoms: vec![(column, Atom { node, take })] }])
+    }
+
+    fn plus(mut self, other: Self, times: f64) -> Option<Self> {
+        self.0.extend(other.0.into_iter().map(|m| Monomial { coefficient: m.coefficient * times, ..m }));
+        (self.0.len() <= MAX_TERMS).then_some(self)
+    }
+
+    fn times(&self, other: &Self) -> Option<Self> {
+        if self.0.len() * other.0.len() > MAX_TERMS {
+            return None;
+        }
+        let product = |(a, b): (&Monomial<'a>, &Monomial<'a>)| {
+            let mut atoms = [&a.atoms[..], &b.atoms[..]].concat();
+            atoms.sort_by_key(|(column, _)| *column);
+            Monomial { coefficient: a.coefficient * b.coefficient, atoms }
+        };
+        Some(Self(self.0.iter().flat_map(|a| other.0.iter().map(move |b| (a, b))).map(product).collect()))
+    }
+
+    /// 1 - self.
+    fn complement(self) -> Option<Self> {
+        Self::constant(1.0).plus(self, -1.0)
+    }
+}
+
+fn of(node: &Node) -> Option<Parts<'_>> {
+    let mut columns = Vec::new();
+    node.collect(&mut columns);
+    columns.sort_unstable();
+    columns.dedup();
+    match columns[..] {
+        [] => return Some(constant_parts(node)),
+        [column] => return Some(Parts::Column { column, node }),
+        _ => {}
+    }
+    Some(match node {
+        Node::Negate(inner) => {
+            let (value, known) = number(inner)?;
+            Parts::Number { value: Polynomial(vec![]).plus(value, -1.0)?, known }
+        }
+        Node::Not(inner) => {
+            let (yes, no) = truth(inner)?;
+            Parts::Truth { yes: no, no: yes }
+        }
+        Node::IsNull(inner) => {
+            let known = match of(inner)? {
+                Parts::Number { known, .. } => known,
+                Parts::Truth { yes, no } => yes.plus(no, 1.0)?,
+                Parts::Column { column, node } => Polynomial::atom(column, node, Take::Known),
+                Parts::Text => return None,
+            };
+            Parts::Truth { no: known.clone(), yes: known.complement()? }
+        }
+        Node::Binary(op @ (Op::And | Op::Or), left, right) => {
+            let ((a_yes, a_no), (b_yes, b_no)) = (truth(left)?, truth(right)?);
+            if *op == Op::And {
+                let yes = a_yes.times(&b_yes)?;
+                let overlap = a_no.times(&b_no)?;
+                Parts::Truth { yes, no: a_no.plus(b_no, 1.0)?.plus(overlap, -1.0)? }
+            } else {
+                let no = a_no.times(&b_no)?;
+                let overlap = a_yes.times(&b_yes)?;
+                Parts::Truth { yes: a_yes.plus(b_yes, 1.0)?.plus(overlap, -1.0)?, no }
+            }
+        }
+        Node::Binary(op @ (Op::Add | Op::Subtract), left, right) => {
+            let ((a, a_known), (b, b_known)) = (number(left)?, number(right)?);
+            let sign = if *op == Op::Add { 1.0 } else { -1.0 };
+            Parts::Number { value: a.times(&b_known)?.plus(b.times(&a_known)?, sign)?, known: a_known.times(&b_known)? }
+        }
+        Node::Binary(Op::Multiply, left, right) => {
+            let ((a, a_known), (b, b_known)) = (number(left)?, number(right)?);
+            Parts::Number { value: a.times(&b)?, known: a_known.times(&b_known)? }
+        }
+        Node::Binary(Op::Divide, left, right) => {
+            let mut divisor = Vec::new();
+            right.collect(&mut divisor);
+            divisor.dedup();
+            let (a, a_known) = number(left)?;
+            let (inverse, divides) = match divisor[..] {
+                [column] => {
+                    (Polynomial::atom(column, right, Take::Inverse), Polynomial::atom(column, right, Take::Divides))
+                }
+                [] => {
+                    let nothing = |_| Scalar::Null;
+                    let inverse = 1.0 / right.value(&nothing).weight();
+                    let divides = inverse.is_finite();
+                    let inverse = if divides { inverse } else { 0.0 };
+                    (Polynomial::constant(inverse), Polynomial::constant(f64::from(divides)))
+                }
+                _ => return None,
+            };
+            Parts::Number { value: a.times(&inverse)?, known: a_known.times(&divides)? }
+        }
+        Node::Call(Function::Coalesce, arguments) => {
+            let (mut value, mut open) = (Polynomial(vec![]), Polynomial::constant(1.0));
+            for argument in arguments {
+                let (a, known) = number(argument)?;
+                value = value.plus(open.times(&a)?, 1.0)?;
+                open = open.times(&known.complement()?)?;
+            }
+            Parts::Number { value, known: open.complement()? }
+        }
+        Node::Case { branches, otherwise } => case(branches, otherwise)?,
+        _ => return None,
+    })
+}
+
+fn case<'a>(branches: &'a [(Node, Node)], otherwise: &'a Node) -> Option<Parts<'a>> {
+    let mut open = Polynomial::constant(1.0);
+    let (mut first, mut second) = (Polynomial(vec![]), Polynomial(vec![]));
+    let mut truths = None;
+    let last = std::iter::once((None, otherwise));
+    for (condition, value) in branches.iter().map(|(condition, value)| (Some(condition), value)).chain(last) {
+        let yes = match condition {
+            Some(condition) => truth(condition)?.0,
+            None => Polynomial::constant(1.0),
+        };
+        let here = open.times(&yes)?;
+        if *value != Node::Null {
+            let (is_truth, a, b) = match of(value)? {
+                Parts::Number { value, known } => (false, value, known),
+                Parts::Truth { yes, no } => (true, yes, no),
+                Parts::Column { column, node } => {
+                    (false, Polynomial::atom(column, node, Take::Value), Polynomial::atom(column, node, Take::Known))
+                }
+                Parts::Text => return None,
+            };
+            if *truths.get_or_insert(is_truth) != is_truth {
+                return None;
+            }
+            first = first.plus(here.times(&a)?, 1.0)?;
+            second = second.plus(here.times(&b)?, 1.0)?;
+        }
+        open = open.times(&yes.complement()?)?;
+    }
+    Some(match truths {
+        Some(true) => Parts::Truth { yes: first, no: second },
+        _ => Parts::Number { value: first, known: second },
+    })
+}
+
+fn number(node: &Node) -> Option<(Polynomial<'_>, Polynomial<'_>)> {
+    match of(node)? {
+        Parts::Number { value, known } => Some((value, known)),
+        Parts::Column { column, node } => {
+            Some((Polynomial::atom(column, node, Take::Value), Polynomial::atom(column, node, Take::Known)))
+        }
+        _ => None,
+    }
+}
+
+fn truth(node: &Node) -> Option<(Polynomial<'_>, Polynomial<'_>)> {
+    match of(node)? {
+        Parts::Truth { yes, no } => Some((yes, no)),
+        Parts::Column { column, node } => {
+            Some((Polynomial::atom(column, node, Take::Yes), Polynomial::atom(column, node, Take::No)))
+        }
+        // A null condition is neither true nor false.
+        Parts::Number { .. } if *node == Node::Null => Some((Polynomial(vec![]), Polynomial(vec![]))),
+        _ => None,
+    }
+}
+
+fn constant_parts<'a>(node: &Node) -> Parts<'a> {
+    match node.value(&|_| Scalar::Null) {
+        Scalar::Number(x) => Parts::Number { value: Polynomial::constant(x), known: Polynomial::constant(1.0) },
+        Scalar::Boolean(truth) => {
+            Parts::Truth { yes: Polynomial::constant(f64::from(truth)), no: Polynomial::constant(f64::from(!truth)) }
+        }
+        Scalar::Text(_) => Parts::Text,
+        Scalar::Null => Parts::Number { value: Polynomial(vec![]), known: Polynomial(vec![]) },
+    }
+}

@@ -1,0 +1,277 @@
+//! Histograms, distribution functions and quantiles.
+
+use super::{Ask, monotone};
+use crate::estimate::{Estimate, Model, Parts, Z95};
+use crate::expr::{Checked, Expr, Scalar, col, find_column, lit};
+use crate::schema::Kind;
+use crate::stream::PublicStream;
+use crate::{Error, Schema};
+
+/// One bar of a histogram.
+#[derive(Clone, Debug)]
+pub struct Bin {
+    /// What is counted, in words: a level, or an interval.
+    pub label: String,
+    /// For numbers, where it begins and ends. Whole numbers include both ends; others include `low` only, but for the
+    /// last bin.
+    pub bounds: Option<(f64, f64)>,
+    /// How many rows.
+    pub count: Estimate,
+}
+
+impl Ask<'_> {
+    /// How many rows fall into each of `bins` equally wide intervals of a numeric column, or have each level. Counts
+    /// are not negative and add up to the rows that have a value.
+    pub fn histogram(&self, column: &str, bins: u32) -> Result<Vec<Bin>, Error> {
+        let conditions = self.bins(column, bins)?;
+        let functions: Vec<Expr> = conditions.iter().map(|(_, _, condition)| condition.clone()).collect();
+        let mut counts = self.apart(&functions)?;
+        let known = self.filter(&col(column).is_not_null())?.count()?;
+        let shares: Vec<f64> = counts.iter().map(|count| count.value / known.value.max(1.0)).collect();
+        for (count, share) in counts.iter_mut().zip(crate::fit::simplex(&shares)) {
+            count.value = share * known.value;
+            *count = count.within(0.0, f64::INFINITY);
+            count.low = count.low.min(count.value);
+            count.high = count.high.max(count.value);
+        }
+        Ok(conditions.into_iter().zip(counts).map(|((label, bounds, _), count)| Bin { label, bounds, count }).collect())
+    }
+
+    /// Counts over the cells of two columns, row by row of the first.
+    pub fn histogram2(&self, columns: [&str; 2], bins: [u32; 2]) -> Result<Vec<Vec<Bin>>, Error> {
+        let second = self.bins(columns[1], bins[1])?;
+        self.bins(columns[0], bins[0])?
+            .into_iter()
+            .map(|(label, _, condition)| {
+                let functions: Vec<Expr> =
+                    second.iter().map(|(_, _, other)| condition.clone().and(other.clone())).collect();
+                Ok(self
+                    .apart(&functions)?
+                    .into_iter()
+                    .zip(&second)
+                    .map(|(count, (other, bounds, _))| Bin {
+                        label: format!("{label}, {other}"),
+                        bounds: *bounds,
+                        count: count.within(0.0, f64::INFINITY),
+                    })
+                    .collect())
+            })
+            .collect()
+    }
+
+    /// The part of the rows with a value that are at most each of some values: between 0 and 1, and not decreasing.
+    pub fn cdf(&self, of: &Expr, at: &[f64]) -> Result<Vec<Estimate>, Error> {
+        self.number(of)?;
+        let mut order: Vec<usize> = (0..at.len()).collect();
+        order.sort_by(|a, b| at[*a].total_cmp(&at[*b]));
+        let mut functions = vec![of.clone().is_not_null()];
+        functions.extend(order.iter().map(|i| of.clone().le(lit(at[*i]))));
+        let totals = self.totals(&functions)?;
+        let raw: Vec<Estimate> = (1..functions.len()).map(|i| totals.ratio(i, 0)).collect();
+        let rising = monotone(&raw.iter().map(|estimate| estimate.value).collect::<Vec<_>>());
+        let mut sorted: Vec<Estimate> = raw
+            .iter()
+            .zip(rising)
+            .map(|(estimate, value)| {
+                let shift = value - estimate.value;
+                Estimate { value, low: estimate.low + shift, high: estimate.high + shift, ..*estimate }.within(0.0, 1.0)
+            })
+            .collect();
+        for i in 0..order.len() {
+            while order[i] != i {
+                let to = order[i];
+                sorted.swap(i, to);
+                order.swap(i, to);
+            }
+        }
+        Ok(sorted)
+    }
+
+    /// The value below which a part q of the rows lie.
+    pub fn quantile(&self, of: &Expr, q: f64) -> Result<Estimate, Error> {
+        self.number(of)?;
+        quantile(self.model, &of.check(self.schema())?, &self.filter.check_condition(self.schema())?, q)
+    }
+
+    /// The median.
+    pub fn median(&self, of: &Expr) -> Result<Estimate, Error> {
+        self.quantile(of, 0.5)
+    }
+
+    /// The distance between the quartiles. Its error takes those of the quartiles as independent.
+    pub fn interquartile_range(&self, of: &Expr) -> Result<Estimate, Error> {
+        let (low, high) = (self.quantile(of, 0.25)?, self.quantile(of, 0.75)?);
+        let both = |a: f64, b: f64| (a * a + b * b).sqrt();
+        let parts = Parts {
+            privacy: both(low.parts.privacy, high.parts.privacy),
+            count: both(low.parts.count, high.parts.count),
+            sampling: both(low.parts.sampling, high.parts.sampling),
+            approximation: both(low.parts.approximation, high.parts.approximation),
+        };
+        let caution = low.caution.or(high.caution);
+        Ok(Estimate::new(high.value - low.value, parts).within(0.0, f64::INFINITY).with_caution(caution))
+    }
+
+    /// Totals one by one, without the covariances between them.
+    fn apart(&self, functions: &[Expr]) -> Result<Vec<Estimate>, Error> {
+        functions.iter().map(|function| Ok(self.totals(std::slice::from_ref(function))?.estimate(0))).collect()
+    }
+
+    /// The bars of a histogram: label, bounds, condition.
+    #[allow(clippy::type_complexity)]
+    fn bins(&self, column: &str, bins: u32) -> Result<Vec<(String, Option<(f64, f64)>, Expr)>, Error> {
+        let schema = self.schema();
+        let place = find_column(schema, column)?;
+        let kind = &schema.columns()[place].kind;
+        let x = || col(column);
+        if !(1..=10_000).contains(&bins) {
+            return Err(Error::Question(format!("{bins} bins; give a number from 1 to 10000")));
+        }
+        Ok(match (kind, kind.range()) {
+            (Kind::Boolean, _) => {
+                vec![("false".into(), None, x().eq(lit(false))), ("true".into(), None, x().eq(lit(true)))]
+            }
+            (Kind::Category(levels), _) => {
+                levels.iter().map(|level| (level.clone(), None, x().eq(lit(level.as_str())))).collect()
+            }
+            (_, Some(range)) => {
+                let whole = kind.is_whole();
+                let span = range.max() - range.min() + if whole { 1.0 } else { 0.0 };
+                let width = if whole { (span / f64::from(bins)).ceil().max(1.0) } else { span / f64::from(bins) };
+                let count = if whole { (span / width).ceil() as u32 } else { bins };
+                (0..count)
+                    .map(|bin| {
+                        let low = range.min() + f64::from(bin) * width;
+                        let last = bin + 1 == count;
+                        let high = if whole { (low + width - 1.0).min(range.max()) } else { low + width };
+                        let inside = if whole {
+                            x().between(lit(low), lit(high))
+                        } else if last {
+                            x().ge(lit(low))
+                        } else {
+                            x().ge(lit(low)).and(x().lt(lit(high)))
+                        };
+                        let label = if low == high {
+                            kind.show(low)
+                        } else {
+                            format!("{} to {}", kind.show(low), kind.show(high))
+                        };
+                        (label, Some((low, high)), inside)
+                    })
+                    .collect()
+            }
+            (_, None) => unreachable!("a column has a range or codes"),
+        })
+    }
+}
+
+/// Thresholds in each of the two passes of a quantile.
+const THRESHOLDS: usize = 48;
+
+/// The value below which a part q of the rows that meet a condition lie, with an interval by inverting the bounds of the
+/// distribution function.
+pub fn quantile(model: &dyn Model, of: &Checked, filter: &Checked, q: f64) -> Result<Estimate, Error> {
+    if !(0.0..=1.0).contains(&q) {
+        return Err(Error::Question(format!("a quantile of {q}; give a part between 0 and 1, such as 0.5")));
+    }
+    let schema = model.schema();
+    let (low, high, whole) = range_of(schema, of);
+    let coarse = thresholds(low, high, whole);
+    let first = Curve::new(model, of, filter, coarse)?;
+    // A second look where the answer lies.
+    let at = first.values.partition_point(|p| *p < q).min(first.at.len() - 1);
+    let (from, to) = (if at == 0 { low } else { first.at[at - 1] }, first.at[at]);
+    let fine = Curve::new(model, of, filter, thresholds(from, to, whole))?;
+    let value = fine.crossing(q, |i| fine.values[i], from, whole);
+    let (below, above) = (
+        first.crossing(q, |i| first.values[i] + Z95 * first.errors[i].std_error, low, whole).min(value),
+        first.crossing(q, |i| first.values[i] - Z95 * first.errors[i].std_error, low, whole).max(value),
+    );
+    let std_error = (above - below) / (2.0 * Z95);
+    let near = first.errors[at];
+    let share = |part: f64| if near.std_error > 0.0 { part / near.std_error * std_error } else { 0.0 };
+    let parts = Parts {
+        privacy: share(near.parts.privacy),
+        count: share(near.parts.count),
+        sampling: share(near.parts.sampling),
+        approximation: share(near.parts.approximation),
+    };
+    Ok(Estimate { value, std_error, low: below, high: above, parts, caution: near.caution })
+}
+
+/// An estimated distribution function at some thresholds.
+struct Curve {
+    at: Vec<f64>,
+    values: Vec<f64>,
+    errors: Vec<Estimate>,
+}
+
+impl Curve {
+    fn new(model: &dyn Model, of: &Checked, filter: &Checked, at: Vec<f64>) -> Result<Self, Error> {
+        let mut functions = vec![of.known().both(filter)];
+        functions.extend(at.iter().map(|threshold| of.at_most(*threshold).both(filter)));
+        let totals = model.totals(&functions);
+        let errors: Vec<Estimate> = (1..functions.len()).map(|i| totals.ratio(i, 0)).collect();
+        let values = monotone(&errors.iter().map(|estimate| estimate.value).collect::<Vec<_>>());
+        Ok(Self { at, values, errors })
+    }
+
+    /// Where a bound of the curve reaches q, on the line between the thresholds around it.
+    fn crossing(&self, q: f64, curve: impl Fn(usize) -> f64, low: f64, whole: bool) -> f64 {
+        let Some(i) = (0..self.at.len()).find(|i| curve(*i) >= q) else { return self.at[self.at.len() - 1] };
+        if whole {
+            return self.at[i];
+        }
+        let (left, below) = if i == 0 { (low, 0.0) } else { (self.at[i - 1], curve(i - 1)) };
+        let rise = curve(i) - below;
+        let part = if rise > 0.0 { ((q - below) / rise).clamp(0.0, 1.0) } else { 1.0 };
+        left + part * (self.at[i] - left)
+    }
+}
+
+/// Thresholds up to the end of an interval, equally far apart.
+fn thresholds(low: f64, high: f64, whole: bool) -> Vec<f64> {
+    if whole {
+        let step = ((high - low) / THRESHOLDS as f64).ceil().max(1.0);
+        let mut all: Vec<f64> = (0..).map(|i| low + f64::from(i) * step).take_while(|x| *x < high).collect();
+        all.push(high);
+        return all;
+    }
+    (1..=THRESHOLDS).map(|i| low + (high - low) * i as f64 / THRESHOLDS as f64).collect()
+}
+
+/// The range of an expression: that of a plain column, or what random records of the domain show; and whether its values
+/// are whole numbers.
+fn range_of(schema: &Schema, of: &Checked) -> (f64, f64, bool) {
+    if let Some(column) = of.plain_column() {
+        let kind = &schema.columns()[column].kind;
+        if let Some(range) = kind.range() {
+            return (range.min(), range.max(), kind.is_whole());
+        }
+    }
+    const TRIES: usize = 4096;
+    let mut stream = PublicStream::new("range", 0);
+    let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+    for _ in 0..TRIES {
+        let draws: Vec<f64> = schema.columns().iter().map(|_| 1.1 * stream.uniform() - 0.05).collect();
+        let value = of.value(&|column| {
+            let kind = &schema.columns()[column].kind;
+            match (kind, kind.range()) {
+                (_, Some(range)) => {
+                    let x = range.value(draws[column].clamp(0.0, 1.0));
+                    Scalar::Number(if kind.is_whole() { x.round() } else { x })
+                }
+                (Kind::Boolean, _) => Scalar::Boolean(draws[column] > 0.5),
+                (_, None) => {
+                    let levels = kind.codes().expect("a column has a range or codes") - 2;
+                    Scalar::Text(kind.label(((draws[column] * f64::from(levels)) as u32).min(levels - 1)))
+                }
+            }
+        });
+        if let Scalar::Number(x) = value {
+            low = low.min(x);
+            high = high.max(x);
+        }
+    }
+    if low < high { (low, high, false) } else { (low.min(0.0), high.max(low + 1.0).max(1.0), false) }
+}

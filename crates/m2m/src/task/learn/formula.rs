@@ -1,0 +1,480 @@
+//! Formulas: which columns explain which.
+
+use faer::Mat;
+use sqlparser::dialect::GenericDialect;
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, Tokenizer};
+
+use super::term;
+use crate::estimate::WeightedSample;
+use crate::expr::{Checked, Expr, Type, col, lit};
+use crate::schema::Kind;
+use crate::{Error, Schema};
+
+/// The name of the constant column.
+pub const INTERCEPT: &str = "(intercept)";
+
+/// More columns than this are refused: a design of as many points as are usual would not fit into memory.
+const MAX_COLUMNS: usize = 500;
+
+/// What is explained and by what, such as `income ~ age + sex + log(hours) + age:sex`, bound to a schema.
+///
+/// Right of `~` stand terms with `+` between them. `.` is every column that is not on the left, `- term` takes a term
+/// out again, `- 1` or `+ 0` the intercept, `a:b` multiplies, and anything that is an SQL expression of one row is a
+/// term too: `age * age`, `I(a + b)`, `hours > 40`. Names that are not plain words stand in double quotes.
+///
+/// A number is one column in its own unit, a truth one column of 0 and 1, a category one column of 0 and 1 for each
+/// level but the first (for each level, in the first category of a formula without intercept). Rows in which something
+/// that is needed is missing, or a category has a level that the schema does not list, are left out.
+#[derive(Clone, Debug)]
+pub struct Formula {
+    text: String,
+    response: Response,
+    factors: Vec<Factor>,
+    terms: Vec<Vec<usize>>,
+    intercept: bool,
+    names: Vec<String>,
+    columns: Vec<usize>,
+}
+
+/// The left side of a formula.
+#[derive(Clone, Debug)]
+pub struct Response {
+    name: String,
+    function: Checked,
+    outcome: Outcome,
+}
+
+/// What a response can be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// A number.
+    Number,
+    /// One of these classes; a truth has `false` and `true`.
+    Class(Vec<String>),
+}
+
+#[derive(Clone, Debug)]
+struct Factor {
+    name: String,
+    /// A number, a truth, or the place of a level.
+    function: Checked,
+    levels: Option<Vec<String>>,
+    /// Whether the first level has a column too.
+    full: bool,
+}
+
+/// Rows as a formula sees them.
+pub struct Encoded {
+    /// A row per row of data, a column per name of the formula; zeros in rows that are left out.
+    pub design: Mat<f64>,
+    /// The response: a number, or the place of the class; 0 in rows that are left out.
+    pub response: Vec<f64>,
+    /// Whether everything needed is there.
+    pub complete: Vec<bool>,
+}
+
+impl Formula {
+    /// Reads a formula and binds it to the columns of a schema.
+    pub fn parse(text: &str, schema: &Schema) -> Result<Self, Error> {
+        let tokens = Tokenizer::new(&GenericDialect {}, text)
+            .tokenize()
+            .map_err(|error| fail(format!("the formula cannot be read ({error}); write it as y ~ a + b")))?;
+        let mut sides = tokens.split(|token| *token == Token::Tilde);
+        let (Some(left), Some(right), None) = (sides.next(), sides.next(), sides.next()) else {
+            return Err(fail(format!("`{text}` is no formula; write it with one ~, as in y ~ a + b")));
+        };
+        let response = Response::new(left, schema)?;
+        let mut formula = Self {
+            text: text.trim().to_owned(),
+            columns: response.function.columns(),
+            response,
+            factors: Vec::new(),
+            terms: Vec::new(),
+            intercept: true,
+            names: Vec::new(),
+        };
+        for (positive, tokens) in split_terms(right)? {
+            formula.take(positive, &tokens, schema)?;
+        }
+        formula.finish()
+    }
+
+    /// The formula as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The left side.
+    pub fn response(&self) -> &Response {
+        &self.response
+    }
+
+    /// The names of the columns of the design; [`INTERCEPT`] is the first if there is one.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether there is a constant column.
+    pub fn has_intercept(&self) -> bool {
+        self.intercept
+    }
+
+    /// The columns of the schema that are read, in increasing order.
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// The points of a sample as the formula sees them.
+    pub fn encode(&self, sample: &dyn WeightedSample) -> Encoded {
+        let response = sample.values(&self.response.function);
+        let values: Vec<Vec<f64>> = self.factors.iter().map(|factor| sample.values(&factor.function)).collect();
+        let complete: Vec<bool> = (0..response.len())
+            .map(|row| response[row].is_finite() && values.iter().all(|values| values[row].is_finite()))
+            .collect();
+        let mut design = Mat::zeros(response.len(), self.names.len());
+        let mut at = 0;
+        if self.intercept {
+            fill(design.col_as_slice_mut(0), &complete, |_| 1.0);
+            at = 1;
+        }
+        for term in &self.terms {
+            if term.iter().any(|factor| self.factors[*factor].first() == self.factors[*factor].end()) {
+                continue;
+            }
+            // Each combination of levels, the last factor's turning fastest.
+            let firsts: Vec<usize> = term.iter().map(|factor| self.factors[*factor].first()).collect();
+            let mut levels = firsts.clone();
+            'combinations: loop {
+                fill(design.col_as_slice_mut(at), &complete, |row| {
+                    term.iter()
+                        .zip(&levels)
+                        .map(|(factor, level)| match self.factors[*factor].levels {
+                            Some(_) => f64::from(values[*factor][row] == *level as f64),
+                            None => values[*factor][row],
+                        })
+                        .product()
+                });
+                at += 1;
+                for place in (0..term.len()).rev() {
+                    levels[place] += 1;
+                    if levels[place] < self.factors[term[place]].end() {
+                        continue 'combinations;
+                    }
+                    levels[place] = firsts[place];
+                }
+                break;
+            }
+        }
+        let mut kept = vec![0.0; response.len()];
+        fill(&mut kept, &complete, |row| response[row]);
+        Encoded { design, response: kept, complete }
+    }
+
+    /// Adds a term, or takes it out again.
+    fn take(&mut self, positive: bool, tokens: &[Token], schema: &Schema) -> Result<(), Error> {
+        match term::text(tokens).as_str() {
+            "1" => self.intercept = positive,
+            "0" if positive => self.intercept = false,
+            "." if positive => {
+                for (index, column) in schema.columns().iter().enumerate() {
+                    if !self.response.function.columns().contains(&index) {
+                        let factor = Factor::new(column.name.clone(), &col(&column.name), schema)?;
+                        self.add(vec![factor]);
+                    }
+                }
+            }
+            "." => return Err(fail("nothing is left without `.`; leave out single terms, as in y ~ . - a".into())),
+            _ => {
+                let factors = split(tokens, |token| *token == Token::Colon)
+                    .into_iter()
+                    .map(|(_, tokens)| Factor::new(term::text(&tokens), &term::parse(&tokens)?, schema))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let own = |factor: &Factor| factor.name == self.response.name;
+                if let Some(factor) = factors.iter().find(|factor| own(factor)) {
+                    return Err(fail(format!("`{}` is on both sides of ~; leave it out on the right", factor.name)));
+                }
+                if positive {
+                    self.add(factors);
+                } else {
+                    let term = self.places(factors);
+                    let before = self.terms.len();
+                    self.terms.retain(|other| *other != term);
+                    if self.terms.len() == before {
+                        return Err(fail(format!(
+                            "there is no term `{}` to take out; leave out the `-`",
+                            term::text(tokens)
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, factors: Vec<Factor>) {
+        let term = self.places(factors);
+        if !self.terms.contains(&term) {
+            self.terms.push(term);
+        }
+    }
+
+    /// Where the factors of a term are kept; each only once.
+    fn places(&mut self, factors: Vec<Factor>) -> Vec<usize> {
+        let mut places = Vec::new();
+        for factor in factors {
+            let known = self.factors.iter().position(|other| other.function == factor.function);
+            places.push(known.unwrap_or(self.factors.len()));
+            if known.is_none() {
+                self.factors.push(factor);
+            }
+        }
+        places.sort_unstable();
+        places
+    }
+
+    /// Forgets factors of terms that were taken out, and names the columns.
+    fn finish(mut self) -> Result<Self, Error> {
+        let used: Vec<usize> =
+            (0..self.factors.len()).filter(|at| self.terms.iter().flatten().any(|f| f == at)).collect();
+        self.factors = used.iter().map(|at| self.factors[*at].clone()).collect();
+        for place in self.terms.iter_mut().flatten() {
+            *place = used.binary_search(place).expect("every factor of a term is used");
+        }
+        if !self.intercept {
+            let main = self.terms.iter().filter(|term| term.len() == 1).map(|term| term[0]);
+            if let Some(category) = main.into_iter().find(|factor| self.factors[*factor].levels.is_some()) {
+                self.factors[category].full = true;
+            }
+        }
+        let width = |term: &Vec<usize>| {
+            term.iter().map(|f| self.factors[*f].end() - self.factors[*f].first()).fold(1, usize::saturating_mul)
+        };
+        let count = usize::from(self.intercept) + self.terms.iter().map(width).fold(0, usize::saturating_add);
+        if count > MAX_COLUMNS {
+            return Err(fail(format!(
+                "the formula makes {count} columns, more than {MAX_COLUMNS}; leave out categories with many levels"
+            )));
+        }
+        if count == 0 {
+            return Err(fail("nothing is right of ~; write 1 for the intercept alone".into()));
+        }
+        self.names.extend(self.intercept.then(|| INTERCEPT.to_owned()));
+        for term in &self.terms {
+            let mut names = vec![String::new()];
+            for factor in term.iter().map(|at| &self.factors[*at]) {
+                let between = |name: &String| if name.is_empty() { String::new() } else { format!("{name}:") };
+                names = names
+                    .iter()
+                    .flat_map(|name| factor.names().into_iter().map(move |own| format!("{}{own}", between(name))))
+                    .collect();
+            }
+            self.names.extend(names);
+        }
+        for factor in &self.factors {
+            self.columns.extend(factor.function.columns());
+        }
+        self.columns.sort_unstable();
+        self.columns.dedup();
+        Ok(self)
+    }
+}
+
+impl Response {
+    fn new(tokens: &[Token], schema: &Schema) -> Result<Self, Error> {
+        if term::text(tokens).is_empty() {
+            return Err(fail("nothing is left of ~; write what is to be explained there, as in y ~ a + b".into()));
+        }
+        let Factor { name, function, levels, .. } = Factor::new(term::text(tokens), &term::parse(tokens)?, schema)?;
+        let outcome = match (levels, function.kind()) {
+            (Some(levels), _) => Outcome::Class(levels),
+            (None, Type::Boolean) => Outcome::Class(vec!["false".into(), "true".into()]),
+            (None, _) => Outcome::Number,
+        };
+        Ok(Self { name, function, outcome })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it can be.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+}
+
+impl Factor {
+    fn new(text: String, expr: &Expr, schema: &Schema) -> Result<Self, Error> {
+        let function = expr.check(schema)?;
+        let column = match (expr, &function.columns()[..]) {
+            (Expr::Column(_), [column]) => Some(&schema.columns()[*column]),
+            _ => None,
+        };
+        let name = column.map_or(text, |column| column.name.clone());
+        match (function.kind(), column.map(|column| &column.kind)) {
+            (Type::Text, Some(Kind::Category(levels))) => {
+                let place = |(at, level): (usize, &String)| (col(&name).eq(lit(level.as_str())), lit(at as f64));
+                let branches = levels.iter().enumerate().map(place).collect();
+                let function = Expr::Case { branches, otherwise: None }.check(schema)?;
+                Ok(Self { name, function, levels: Some(levels.clone()), full: false })
+            }
+            (Type::Text, _) => Err(fail(format!("`{name}` is a text; use a category by itself, or a condition on it"))),
+            (Type::Null, _) => Err(fail(format!("`{name}` is always null; leave it out"))),
+            (_, None) if function.columns().is_empty() => {
+                Err(fail(format!("`{name}` is the same in all rows; use a column, or 1 for the intercept")))
+            }
+            _ => Ok(Self { name, function, levels: None, full: false }),
+        }
+    }
+
+    /// The first level that has a column.
+    fn first(&self) -> usize {
+        usize::from(self.levels.is_some() && !self.full)
+    }
+
+    /// One past the last.
+    fn end(&self) -> usize {
+        self.levels.as_ref().map_or(1, Vec::len)
+    }
+
+    fn names(&self) -> Vec<String> {
+        match &self.levels {
+            Some(levels) => levels[self.first()..].iter().map(|level| format!("{}[{level}]", self.name)).collect(),
+            None => vec![self.name.clone()],
+        }
+    }
+}
+
+fn fail(message: String) -> Error {
+    Error::Question(message)
+}
+
+fn fill(column: &mut [f64], complete: &[bool], value: impl Fn(usize) -> f64) {
+    for (row, cell) in column.iter_mut().enumerate() {
+        *cell = if complete[row] { value(row) } else { 0.0 };
+    }
+}
+
+/// The terms with whether they are added or taken out.
+fn split_terms(tokens: &[Token]) -> Result<Vec<(bool, Vec<Token>)>, Error> {
+    let mut terms = Vec::new();
+    for (before, tokens) in split(tokens, |token| matches!(token, Token::Plus | Token::Minus)) {
+        match (before, term::text(&tokens).is_empty()) {
+            (None, true) => {}
+            (_, true) => {
+                return Err(fail("a term is missing beside + or -; write the formula as y ~ a + b".into()));
+            }
+            (before, false) => terms.push((before != Some(Token::Minus), tokens)),
+        }
+    }
+    if terms.is_empty() {
+        return Err(fail("nothing is right of ~; write 1 for the intercept alone, or . for all columns".into()));
+    }
+    Ok(terms)
+}
+
+/// The stretches between separators that stand in no bracket and no CASE, each with the separator before it.
+fn split(tokens: &[Token], separates: impl Fn(&Token) -> bool) -> Vec<(Option<Token>, Vec<Token>)> {
+    let mut depth = 0i32;
+    // After an operator, a sign belongs to the number that follows.
+    let mut operand = true;
+    let mut stretches = vec![(None, Vec::new())];
+    for token in tokens {
+        match token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            Token::Word(word) if word.keyword == Keyword::CASE => depth += 1,
+            Token::Word(word) if word.keyword == Keyword::END => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 && operand && separates(token) {
+            stretches.push((Some(token.clone()), Vec::new()));
+        } else {
+            stretches.last_mut().expect("there is a first").1.push(token.clone());
+        }
+        if !matches!(token, Token::Whitespace(_)) {
+            operand = !matches!(
+                token,
+                Token::Mul
+                    | Token::Div
+                    | Token::Caret
+                    | Token::Lt
+                    | Token::Gt
+                    | Token::LtEq
+                    | Token::GtEq
+                    | Token::Eq
+                    | Token::Neq
+            );
+        }
+    }
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: &str = "[[column]]\nname='age'\ntype='integer'\nmin=0\nmax=100\n\
+        [[column]]\nname='hours-per-week'\ntype='number'\nmin=0\nmax=100\n\
+        [[column]]\nname='edu'\ntype='category'\nlevels=['A','B','C']\n\
+        [[column]]\nname='sex'\ntype='category'\nlevels=['Female','Male']\n\
+        [[column]]\nname='smoker'\ntype='boolean'";
+
+    fn names(text: &str) -> Result<Vec<String>, Error> {
+        Formula::parse(text, &Schema::from_toml(SCHEMA).unwrap()).map(|formula| formula.names)
+    }
+
+    #[test]
+    fn columns_are_named_as_in_r() {
+        for (text, expected) in [
+            ("age ~ .", "(intercept) hours-per-week edu[B] edu[C] sex[Male] smoker"),
+            ("age ~ . - edu - smoker", "(intercept) hours-per-week sex[Male]"),
+            ("log(age) ~ . - edu -sex", "(intercept) hours-per-week smoker"),
+            ("age ~ edu + sex - 1", "edu[A] edu[B] edu[C] sex[Male]"),
+            ("age ~ 0 + smoker", "smoker"),
+            ("age ~ 1", "(intercept)"),
+            ("smoker ~ sex:age + age:sex", "(intercept) sex[Male]:age"),
+            ("smoker ~ edu:sex", "(intercept) edu[B]:sex[Male] edu[C]:sex[Male]"),
+            ("smoker ~ AGE + age", "(intercept) age"),
+            ("sex ~ I(age+1)+age*-2", "(intercept) I(age+1) age*-2"),
+            ("sex ~ log(\"hours-per-week\" + 1) + age^2", "(intercept) log(\"hours-per-week\" + 1) age^2"),
+            (
+                "sex ~ CASE WHEN age > 1e-5 THEN 1 + age ELSE 0 END",
+                "(intercept) CASE WHEN age > 1e-5 THEN 1 + age ELSE 0 END",
+            ),
+            ("edu = 'A' ~ age > 40", "(intercept) age > 40"),
+        ] {
+            let shown: Vec<String> = names(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(shown.join(" "), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, expected) in [
+            ("age", "one ~"),
+            ("age ~ sex ~ edu", "one ~"),
+            ("~ age", "nothing is left"),
+            ("age ~", "nothing is right"),
+            ("age ~ 0", "nothing is right"),
+            ("age ~ sexx", "did you mean `sex`?"),
+            ("agee ~ sex", "did you mean `age`?"),
+            ("age ~ age", "both sides"),
+            ("age ~ sex +", "a term is missing"),
+            ("age ~ sex - edu", "no term `edu`"),
+            ("age ~ sex smoker", "put + between"),
+            ("age ~ foo(sex)", "no function `foo`"),
+            ("age ~ 2", "same in all rows"),
+            ("age ~ edu * sex", "needs numbers"),
+            ("age ~ 'x", "cannot be read"),
+            ("age ~ (smoker", "cannot be read"),
+            ("age ~ (SELECT 1)", "not possible"),
+            ("edu = 'D' ~ age", "no level `D`"),
+        ] {
+            let message = names(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+}

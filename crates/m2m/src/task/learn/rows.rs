@@ -1,0 +1,80 @@
+//! Rows that are no secret, as a sample that stands for itself.
+
+use faer::Mat;
+
+use crate::Error;
+use crate::estimate::WeightedSample;
+use crate::expr::{Checked, Scalar, value_of};
+use crate::panel::Panel;
+use crate::schema::{Schema, Unit};
+use crate::source::{self, Table, Watch};
+
+/// Rows of a table that the reader owns, such as test data. Each has the weight 1, and they are taken for a random
+/// sample of what they stand for.
+pub struct Rows {
+    schema: Schema,
+    /// The columns of the schema that were read, in increasing order; others are missing.
+    columns: Vec<usize>,
+    read: Schema,
+    panels: Vec<Panel>,
+    weights: Vec<f64>,
+}
+
+impl Rows {
+    /// Reads the given columns of the schema, in increasing order; the table needs no others.
+    pub fn read(table: &Table, schema: &Schema, columns: &[usize], watch: &dyn Watch) -> Result<Self, Error> {
+        let read = Schema::new(Unit::Row, columns.iter().map(|column| schema.columns()[*column].clone()).collect())?;
+        let panels = source::read(table, &read, watch)?;
+        let count = panels.iter().map(Panel::len).sum();
+        Ok(Self { schema: schema.clone(), columns: columns.to_vec(), read, panels, weights: vec![1.0; count] })
+    }
+}
+
+impl WeightedSample for Rows {
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> usize {
+        self.weights.len()
+    }
+
+    fn rows(&self) -> f64 {
+        self.len() as f64
+    }
+
+    fn values(&self, function: &Checked) -> Vec<f64> {
+        let records = self.panels.iter().flat_map(|panel| (0..panel.len()).map(|row| panel.record(row)));
+        let number = |value: Scalar<'_>| match value {
+            Scalar::Number(x) => x,
+            Scalar::Boolean(truth) => f64::from(truth),
+            Scalar::Null | Scalar::Text(_) => f64::NAN,
+        };
+        records
+            .map(|record| {
+                number(function.value(&|column| match self.columns.binary_search(&column) {
+                    Ok(at) => value_of(&self.read, at, record.value(at)),
+                    Err(_) => Scalar::Null,
+                }))
+            })
+            .collect()
+    }
+
+    fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    fn positive_weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// The sample covariance over the number of rows.
+    fn covariance(&self, functions: &Mat<f64>) -> Mat<f64> {
+        let (n, p) = (functions.nrows(), functions.ncols());
+        let means: Vec<f64> = (0..p).map(|at| functions.col_as_slice(at).iter().sum::<f64>() / n as f64).collect();
+        let centred = Mat::from_fn(n, p, |row, at| functions[(row, at)] - means[at]);
+        let scale = 1.0 / (n as f64 * (n as f64 - 1.0).max(1.0));
+        let product = super::newton::multiply(centred.as_ref().transpose(), centred.as_ref());
+        Mat::from_fn(p, p, |row, column| product[(row, column)] * scale)
+    }
+}
