@@ -79,7 +79,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 /// A mistake in the command itself.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Mistake(pub String);
 
 impl std::fmt::Display for Mistake {
@@ -90,7 +90,7 @@ impl std::fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// A bar over the bytes of the input, when standard error is a terminal.
+/// A bar over the bytes of the input or the steps of a job, when standard error is a terminal.
 pub struct Progress(Option<ProgressBar>);
 
 impl Progress {
@@ -103,6 +103,15 @@ impl Progress {
             None => (ProgressBar::new_spinner(), "{spinner} {bytes}, {bytes_per_sec}"),
         };
         Self(Some(bar.with_style(ProgressStyle::with_template(template).expect("a valid template"))))
+    }
+
+    /// A bar over steps that take about the same time.
+    pub fn steps(count: u64) -> Self {
+        if !stderr().is_terminal() {
+            return Self(None);
+        }
+        let style = ProgressStyle::with_template("{bar:40} {pos} of {len}, {eta} left").expect("a valid template");
+        Self(Some(ProgressBar::new(count).with_style(style)))
     }
 }
 

@@ -2,6 +2,9 @@
 
 mod commands;
 mod console;
+mod plot;
+mod reproduce;
+mod table;
 
 use std::process::ExitCode;
 

@@ -25,14 +25,23 @@ fn help_says_what_there_is() {
     Usage: m2m <COMMAND>
 
     Commands:
-      demo     Publish a release of an artificial population and show what is in it
-      sketch   Read a table and write a release, or secret sums to be merged
-      merge    Add up secret sums of parts of one table
-      release  Turn secret sums into a release
-      info     Explain a release
-      schema   Draft or check a schema
-      ledger   Keep account of what a table has spent
-      help     Print this message or the help of the given subcommand(s)
+      demo       Publish a release of an artificial population and show what is in it
+      sketch     Read a table and write a release, or secret sums to be merged
+      merge      Add up secret sums of parts of one table
+      release    Turn secret sums into a release
+      info       Explain a release
+      describe   Describe every column of the table behind a release
+      corr       Show how the columns of the table behind a release go together
+      density    Show how dense the rows behind a release are, at points or on a grid
+      fit        Fit a model to the rows behind a release
+      cluster    Find groups among the rows behind a release
+      pca        Find the directions in which the rows behind a release differ most
+      sql        Ask a release a question in SQL
+      shell      Ask a release one question after the other
+      schema     Draft or check a schema
+      ledger     Keep account of what a table has spent
+      reproduce  Repeat the experiments of the M²M paper
+      help       Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help

@@ -1,13 +1,23 @@
 //! One module per command.
 
+mod ask;
+mod cluster;
+mod corr;
 mod demo;
+mod density;
+mod describe;
+mod fit;
 mod info;
 mod ledger;
 mod merge;
+mod pca;
 mod privacy;
 mod release;
+mod reproduce;
 mod schema;
+mod shell;
 mod sketch;
+mod sql;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -32,12 +42,30 @@ enum Command {
     Release(release::Args),
     /// Explain a release
     Info(info::Args),
+    /// Describe every column of the table behind a release
+    Describe(describe::Args),
+    /// Show how the columns of the table behind a release go together
+    Corr(corr::Args),
+    /// Show how dense the rows behind a release are, at points or on a grid
+    Density(density::Args),
+    /// Fit a model to the rows behind a release
+    Fit(fit::Args),
+    /// Find groups among the rows behind a release
+    Cluster(cluster::Args),
+    /// Find the directions in which the rows behind a release differ most
+    Pca(pca::Args),
+    /// Ask a release a question in SQL
+    Sql(sql::Args),
+    /// Ask a release one question after the other
+    Shell(shell::Args),
     /// Draft or check a schema
     #[command(subcommand)]
     Schema(schema::Command),
     /// Keep account of what a table has spent
     #[command(subcommand)]
     Ledger(ledger::Command),
+    /// Repeat the experiments of the M²M paper
+    Reproduce(reproduce::Args),
 }
 
 /// How results are printed.
@@ -58,8 +86,17 @@ impl Cli {
             Command::Merge(args) => merge::run(&args),
             Command::Release(args) => release::run(&args),
             Command::Info(args) => info::run(&args),
+            Command::Describe(args) => describe::run(&args),
+            Command::Corr(args) => corr::run(&args),
+            Command::Density(args) => density::run(&args),
+            Command::Fit(args) => fit::run(&args),
+            Command::Cluster(args) => cluster::run(&args),
+            Command::Pca(args) => pca::run(&args),
+            Command::Sql(args) => sql::run(&args),
+            Command::Shell(args) => shell::run(&args),
             Command::Schema(command) => schema::run(command),
             Command::Ledger(command) => ledger::run(&command),
+            Command::Reproduce(args) => reproduce::run(&args),
         }
     }
 }

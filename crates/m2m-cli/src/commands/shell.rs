@@ -1,0 +1,375 @@
+//! `m2m shell`: queries, one after the other.
+
+use std::io::{BufRead, IsTerminal, stdin};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Context;
+use m2m::Schema;
+use m2m::estimate::Model;
+use m2m::schema::Kind;
+use m2m::sql::{AGGREGATES, FUNCTIONS};
+use rustyline::completion::{Completer, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::Validator;
+use rustyline::{CompletionType, Config, Editor, Helper};
+
+use super::ask::{self, Format};
+use super::info;
+use crate::console::{self, Mistake};
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  m2m shell people.m2m\n  m2m shell people.m2m < queries.sql")]
+pub struct Args {
+    /// The release
+    release: PathBuf,
+    #[command(flatten)]
+    reading: ask::Reading,
+    /// How answers are printed
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let model = args.reading.open(&args.release)?;
+    let session =
+        Session { model: &model, format: args.format, timing: false, text: String::new(), asked: 0, failed: 0 };
+    if stdin().is_terminal() { session.talk() } else { session.read(stdin().lock()) }
+}
+
+const HELP: &str = "\
+Queries end with a semicolon and may span lines:
+  SELECT sex, COUNT(*), AVG(age) FROM people WHERE age >= 40 GROUP BY sex;
+Commands:
+  \\d       the columns of the table
+  \\h       this help
+  \\timing  how long each query takes, on or off
+  \\q       the end";
+
+struct Session<'a> {
+    model: &'a dyn Model,
+    format: Format,
+    timing: bool,
+    /// What was typed of a query that has not ended yet.
+    text: String,
+    asked: usize,
+    failed: usize,
+}
+
+impl Session<'_> {
+    /// With a person at a terminal.
+    fn talk(mut self) -> anyhow::Result<()> {
+        let config = Config::builder().completion_type(CompletionType::List).history_ignore_space(true).build();
+        let mut editor: Editor<Words, FileHistory> = Editor::with_config(config).context("cannot use the terminal")?;
+        editor.set_helper(Some(Words { schema: self.model.schema().clone() }));
+        let history = history_file();
+        if let Some(file) = &history {
+            let _ = editor.load_history(file);
+        }
+        console::say!("\\h for help, \\q to leave");
+        loop {
+            match editor.readline(if self.text.is_empty() { "m2m> " } else { "...> " }) {
+                Ok(line) => {
+                    let _ = editor.add_history_entry(line.as_str());
+                    if !self.take(&line) {
+                        break;
+                    }
+                }
+                Err(ReadlineError::Interrupted) => self.text.clear(),
+                Err(ReadlineError::Eof) => break,
+                Err(error) => return Err(error).context("cannot read from the terminal"),
+            }
+        }
+        // A history is a comfort: where it cannot be kept, nothing is lost.
+        if let Some(file) = &history {
+            let _ = file.parent().map(std::fs::create_dir_all);
+            let _ = editor.save_history(file);
+        }
+        Ok(())
+    }
+
+    /// From a file or a pipe.
+    fn read(mut self, input: impl BufRead) -> anyhow::Result<()> {
+        for line in input.split(b'\n') {
+            let line = line.context("cannot read the queries from standard input")?;
+            let line = String::from_utf8(line)
+                .map_err(|_| Mistake("the queries are not UTF-8 text; save them as UTF-8".into()))?;
+            if !self.take(line.trim_end_matches('\r')) {
+                return self.end();
+            }
+        }
+        let rest = std::mem::take(&mut self.text);
+        self.ask(&rest);
+        self.end()
+    }
+
+    fn end(&self) -> anyhow::Result<()> {
+        match self.failed {
+            0 => Ok(()),
+            failed => {
+                Err(Mistake(format!("{failed} of {} queries failed; correct those named above", self.asked)).into())
+            }
+        }
+    }
+
+    /// Takes in one line; false at the end.
+    fn take(&mut self, line: &str) -> bool {
+        if self.text.is_empty() && line.trim_start().starts_with('\\') {
+            return self.command(line.trim());
+        }
+        self.text += line;
+        self.text.push('\n');
+        while let Some(end) = end_of_query(&self.text) {
+            let rest = self.text.split_off(end);
+            let query = std::mem::replace(&mut self.text, rest);
+            self.ask(query.trim_end().trim_end_matches(';'));
+        }
+        if self.text.trim().is_empty() {
+            self.text.clear();
+        }
+        true
+    }
+
+    fn ask(&mut self, query: &str) {
+        if !says_something(query) {
+            return;
+        }
+        let started = Instant::now();
+        self.asked += 1;
+        if let Err(error) = ask::answer(self.model, query.trim(), self.format) {
+            self.failed += 1;
+            console::report(&error);
+        }
+        if self.timing {
+            console::say!("Time: {:.1} ms", started.elapsed().as_secs_f64() * 1000.0);
+        }
+    }
+
+    fn command(&mut self, command: &str) -> bool {
+        match command.trim_end_matches(';') {
+            "\\q" => return false,
+            "\\h" | "\\?" => console::show!("{HELP}"),
+            "\\timing" => {
+                self.timing = !self.timing;
+                console::say!("timing is {}", if self.timing { "on" } else { "off" });
+            }
+            "\\d" => {
+                for column in self.model.schema().columns() {
+                    console::show!("{}", info::column_in_words(column));
+                }
+            }
+            other => {
+                self.asked += 1;
+                self.failed += 1;
+                console::say!("error: there is no command {other}\nhint: \\h lists them");
+            }
+        }
+        true
+    }
+}
+
+/// Behind the first semicolon that is neither quoted nor in a comment.
+fn end_of_query(text: &str) -> Option<usize> {
+    scan(text).find(|(_, c, place)| *place == Place::Text && *c == ';').map(|(at, ..)| at + 1)
+}
+
+/// Whether there is more than blanks and comments.
+fn says_something(text: &str) -> bool {
+    scan(text).any(|(_, c, place)| place != Place::Comment && !c.is_whitespace())
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Text,
+    Quoted(char),
+    Comment,
+}
+
+/// The characters of a text, each with where it stands.
+fn scan(text: &str) -> impl Iterator<Item = (usize, char, Place)> {
+    let mut place = Place::Text;
+    // The end of the comment that the text is in, and how far its opening reaches.
+    let (mut end, mut opened) = ("", 0);
+    text.char_indices().map(move |(at, c)| {
+        let rest = &text[at..];
+        let here = place;
+        match place {
+            Place::Text if rest.starts_with("--") => (place, end, opened) = (Place::Comment, "\n", at + 2),
+            Place::Text if rest.starts_with("/*") => (place, end, opened) = (Place::Comment, "*/", at + 4),
+            Place::Text if c == '\'' || c == '"' => place = Place::Quoted(c),
+            Place::Quoted(quote) if c == quote => place = Place::Text,
+            Place::Comment if at + 1 >= opened && text[..at + c.len_utf8()].ends_with(end) => place = Place::Text,
+            _ => {}
+        }
+        (at, c, if place == Place::Comment { Place::Comment } else { here })
+    })
+}
+
+/// `$XDG_STATE_HOME/m2m/history`, by default in `~/.local/state`.
+fn history_file() -> Option<PathBuf> {
+    let given = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = given("XDG_STATE_HOME").or_else(|| given("HOME").map(|home| home.join(".local/state")))?;
+    Some(state.join("m2m").join("history"))
+}
+
+const KEYWORDS: &[&str] = &[
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP BY",
+    "HAVING",
+    "ORDER BY",
+    "LIMIT",
+    "OFFSET",
+    "AS",
+    "AND",
+    "OR",
+    "NOT",
+    "IN",
+    "BETWEEN",
+    "LIKE",
+    "ILIKE",
+    "IS NULL",
+    "IS NOT NULL",
+    "CASE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "END",
+    "FILTER (WHERE",
+    "WITHIN GROUP (ORDER BY",
+    "DISTINCT",
+    "ASC",
+    "DESC",
+    "NULLS FIRST",
+    "NULLS LAST",
+    "TRUE",
+    "FALSE",
+    "NULL",
+];
+const COMMANDS: &[&str] = &["\\d", "\\h", "\\q", "\\timing"];
+
+/// What can be completed.
+struct Words {
+    schema: Schema,
+}
+
+impl Words {
+    /// Where the word before the cursor starts, and what it can become.
+    fn choices(&self, line: &str) -> (usize, Vec<String>) {
+        let quote = scan(line).fold(None, |open, (at, c, place)| match (open, place) {
+            (None, Place::Text) if c == '\'' => Some(at),
+            (Some(_), Place::Quoted('\'')) if c == '\'' => None,
+            _ => open,
+        });
+        if let Some(quote) = quote {
+            let levels = self.levels(&line[..quote]).map(|level| level.replace('\'', "''") + "'").collect();
+            return (quote + 1, matching(&line[quote + 1..], levels));
+        }
+        let start = line
+            .rfind(|c: char| !(c.is_alphanumeric() || c == '_' || c == '\\'))
+            .map_or(0, |at| at + line[at..].chars().next().map_or(1, char::len_utf8));
+        let word = &line[start..];
+        if word.is_empty() {
+            return (start, Vec::new());
+        }
+        let columns = self.schema.columns().iter().map(|column| quoted(&column.name));
+        let functions = AGGREGATES.iter().chain(FUNCTIONS).map(|name| format!("{}(", name.to_uppercase()));
+        let others = KEYWORDS.iter().chain(COMMANDS).map(|word| word.to_string());
+        (start, matching(word, columns.chain(functions).chain(others).collect()))
+    }
+
+    /// The levels of the last category that a text names, or of all.
+    fn levels(&self, before: &str) -> impl Iterator<Item = &String> {
+        let columns = self.schema.columns();
+        let named = before
+            .rsplit(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .filter_map(|word| columns.iter().find(|column| column.name.eq_ignore_ascii_case(word)))
+            .find(|column| matches!(column.kind, Kind::Category(_)));
+        columns
+            .iter()
+            .filter(move |column| named.is_none_or(|named| named.name == column.name))
+            .filter_map(|column| if let Kind::Category(levels) = &column.kind { Some(levels) } else { None })
+            .flatten()
+    }
+}
+
+/// A name as it is written in a query.
+fn quoted(name: &str) -> String {
+    let plain =
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_numeric());
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+fn matching(start: &str, words: Vec<String>) -> Vec<String> {
+    let start = start.to_lowercase();
+    let begins = |word: &String| word.trim_start_matches('"').to_lowercase().starts_with(&start);
+    words.into_iter().filter(begins).take(200).collect()
+}
+
+impl Completer for Words {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, at: usize, _: &rustyline::Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let (start, words) = self.choices(&line[..at]);
+        Ok((start, words.into_iter().map(|word| Pair { display: word.clone(), replacement: word }).collect()))
+    }
+}
+
+impl Helper for Words {}
+impl Highlighter for Words {}
+impl Hinter for Words {
+    type Hint = String;
+}
+impl Validator for Words {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_end_at_a_bare_semicolon() {
+        for (text, expected) in [
+            ("SELECT 1", None),
+            ("SELECT 1; x", Some(9)),
+            ("SELECT ';'; x", Some(11)),
+            ("SELECT 'it''s;' ;", Some(17)),
+            ("SELECT \"a;b\";", Some(13)),
+            ("-- no; \nSELECT 1;", Some(17)),
+            ("/* no; */ x;", Some(12)),
+            ("/*/ no; */ x;", Some(13)),
+            ("-- no;", None),
+        ] {
+            assert_eq!(end_of_query(text), expected, "{text}");
+        }
+        assert!(!says_something(" -- nothing\n /* at all */ "));
+        assert!(says_something("-- a\nSELECT 1"));
+    }
+
+    #[test]
+    fn words_are_completed() {
+        let schema = Schema::from_toml(
+            "[[column]]\nname='age'\ntype='integer'\nmin=0\nmax=9\n[[column]]\nname='sex'\ntype='category'\nlevels=['Female','Male']\n\
+             [[column]]\nname='hours-per-week'\ntype='integer'\nmin=0\nmax=9\n[[column]]\nname='job'\ntype='category'\nlevels=['Manager']",
+        )
+        .unwrap();
+        let words = Words { schema };
+        for (line, expected) in [
+            ("sel", (0, vec!["SELECT"])),
+            ("SELECT AV", (7, vec!["AVG("])),
+            ("SELECT AVG(ag", (11, vec!["age"])),
+            ("SELECT AVG(hou", (11, vec!["\"hours-per-week\""])),
+            ("WHERE sex = '", (13, vec!["Female'", "Male'"])),
+            ("WHERE sex IN ('Female', 'm", (25, vec!["Male'"])),
+            ("WHERE job = 'm", (13, vec!["Manager'"])),
+            ("\\ti", (0, vec!["\\timing"])),
+            ("", (0, vec![])),
+        ] {
+            let (start, got) = words.choices(line);
+            assert_eq!((start, got.iter().map(String::as_str).collect()), expected, "{line}");
+        }
+    }
+}
