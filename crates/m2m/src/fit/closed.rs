@@ -4,12 +4,15 @@
 //! product is the product of one-dimensional means: of characteristic functions for Fourier features, of probabilities
 //! for cells. Nothing here is sampled.
 //!
-//! Besides the covariance under the prior, each routine gives its *main* part: the covariance of the main effects
-//! $\sum_j (E[\cdot \mid x_j] - E[\cdot])$. What remains is the covariance of interactions between columns.
+//! Besides the covariance under the prior, each routine gives its parts by the order of effects: *main*, the covariance of
+//! the main effects $\sum_j (E[\cdot \mid x_j] - E[\cdot])$, and for each pair of columns that of their pure interaction.
+//! For products both are products again: the column's covariance for the columns that take part, the product of means
+//! for the others. What remains are interactions of three and more columns.
 
 use faer::Mat;
 
 use crate::feature::{Cells, MapSpec, RffSpec, directions, inputs};
+use crate::fit::points::dot;
 use crate::fit::separate::Term;
 use crate::panel::{Layout, Value};
 use crate::prior::{Axis, Independent, Place, tables};
@@ -27,10 +30,30 @@ enum Block {
     Table(Table),
 }
 
-/// A covariance with features, and its main part.
+/// A covariance with features, its main part, and the parts of pairs of columns (none but the question's own can have one).
 pub(crate) struct Against {
     pub all: Vec<f64>,
     pub main: Vec<f64>,
+    pub pairs: Vec<(Pair, Vec<f64>)>,
+}
+
+/// Two columns, the smaller first.
+pub(crate) type Pair = (usize, usize);
+
+/// The covariance of features, and its parts.
+pub(crate) struct Gram {
+    pub all: Mat<f64>,
+    pub main: Option<Mat<f64>>,
+    pub pairs: Vec<(Pair, Mat<f64>)>,
+}
+
+/// Which parts of a Gram matrix are wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Split {
+    Nothing,
+    Main,
+    /// The main part and that of each pair of columns, for Fourier features.
+    Pairs,
 }
 
 /// Whether the moments of a map are known exactly.
@@ -81,7 +104,12 @@ impl Closed {
             .iter()
             .map(|(column, table)| Factor { column: *column, mean: prior.axes[*column].mean(table), table })
             .collect();
-        let mut against = Against { all: Vec::with_capacity(self.len()), main: Vec::with_capacity(self.len()) };
+        let mut pairs = Vec::new();
+        for (i, a) in factors.iter().enumerate() {
+            pairs.extend(factors[i + 1..].iter().map(|b| ((a.column, b.column), Vec::with_capacity(self.len()))));
+        }
+        let capacity = self.len();
+        let mut against = Against { all: Vec::with_capacity(capacity), main: Vec::with_capacity(capacity), pairs };
         for block in &self.blocks {
             match block {
                 Block::Fourier(fourier) => fourier.against(&factors, prior, &mut against),
@@ -89,17 +117,73 @@ impl Closed {
             }
         }
         let mean = factors.iter().map(|factor| factor.mean).product::<f64>();
-        for ((all, main), feature) in against.all.iter_mut().zip(&mut against.main).zip(&self.mean) {
+        for (all, feature) in against.all.iter_mut().zip(&self.mean) {
             *all = term.coefficient * (*all - mean * feature);
-            *main *= term.coefficient;
         }
+        against.main.iter_mut().for_each(|x| *x *= term.coefficient);
+        against.pairs.iter_mut().flat_map(|(_, part)| part).for_each(|x| *x *= term.coefficient);
         against
     }
 
-    /// The covariance of the features, and its main part if wanted.
-    pub fn gram(&self, prior: &Independent, simd: Simd, want_main: bool) -> (Mat<f64>, Option<Mat<f64>>) {
-        let mut all = Mat::zeros(self.len(), self.len());
-        let mut main = want_main.then(|| Mat::zeros(self.len(), self.len()));
+    /// Whether the parts of single pairs can be had: there are few, and the features are Fourier's.
+    pub fn can_split_pairs(&self) -> bool {
+        const MAX_PAIRS: usize = 200;
+        const MAX_FEATURES: usize = 512;
+        let few = |block: &Block| match block {
+            Block::Fourier(fourier) => fourier.columns.len() * fourier.columns.len().saturating_sub(1) / 2 <= MAX_PAIRS,
+            Block::Table(_) => false,
+        };
+        self.len() <= MAX_FEATURES && self.blocks.iter().all(few)
+    }
+
+    /// For each pair of columns of Fourier features, what the interaction of their cells adds to a sum of coefficients
+    /// times features.
+    pub fn pair_effects(&self, prior: &Independent, coefficients: &[f64]) -> Vec<(Pair, Mat<f64>)> {
+        let mut effects: Vec<(Pair, Mat<f64>)> = Vec::new();
+        let mut first = 0;
+        for block in &self.blocks {
+            if let Block::Fourier(fourier) = block {
+                let cells: Vec<Vec<Waves>> =
+                    fourier.columns.iter().map(|column| column.cell_effects(&prior.axes[column.column])).collect();
+                let coefficients = &coefficients[first..first + 2 * fourier.count];
+                for (i, one) in fourier.columns.iter().enumerate() {
+                    for (j, two) in fourier.columns.iter().enumerate().skip(i + 1) {
+                        let (one, two) = (one.column, two.column);
+                        let (low, high) = if one < two { (i, j) } else { (j, i) };
+                        let mut effect = Mat::zeros(cells[low].len(), cells[high].len());
+                        let others = fourier.without(one, two);
+                        for (d, waves) in cells[high].iter().enumerate() {
+                            let mut scaled = waves.clone();
+                            scaled.multiply(&others);
+                            // Re(u v)·a + Im(u v)·b as one dot product with the real and imaginary parts of u.
+                            let mut with_re = vec![0.0; fourier.count];
+                            let mut with_im = vec![0.0; fourier.count];
+                            for f in 0..fourier.count {
+                                let (a, b) = (coefficients[2 * f], coefficients[2 * f + 1]);
+                                with_re[f] = a * scaled.re[f] + b * scaled.im[f];
+                                with_im[f] = b * scaled.re[f] - a * scaled.im[f];
+                            }
+                            for (c, waves) in cells[low].iter().enumerate() {
+                                effect[(c, d)] = dot(&waves.re, &with_re) + dot(&waves.im, &with_im);
+                            }
+                        }
+                        let pair = (one.min(two), one.max(two));
+                        match effects.iter_mut().find(|(other, _)| *other == pair) {
+                            Some((_, sum)) => *sum += effect,
+                            None => effects.push((pair, effect)),
+                        }
+                    }
+                }
+            }
+            first += block.len();
+        }
+        effects
+    }
+
+    /// The covariance of the features, with the parts that are wanted.
+    pub fn gram(&self, prior: &Independent, simd: Simd, split: Split) -> Gram {
+        let nothing = || Mat::zeros(self.len(), self.len());
+        let mut gram = Gram { all: nothing(), main: (split != Split::Nothing).then(nothing), pairs: Vec::new() };
         let mut first = 0;
         for (at, block) in self.blocks.iter().enumerate() {
             match block {
@@ -107,28 +191,30 @@ impl Closed {
                     let mut other_first = first;
                     for other in &self.blocks[at..] {
                         if let Block::Fourier(other) = other {
-                            fourier.gram(other, prior, simd, (first, other_first), &mut all, main.as_mut());
+                            fourier.gram(other, prior, simd, (first, other_first), split, &mut gram);
                         }
                         other_first += other.len();
                     }
                 }
                 Block::Table(table) => {
+                    let set = |matrix: &mut Mat<f64>, cell: usize, values: &[f64]| {
+                        for (feature, value) in values.iter().enumerate() {
+                            matrix[(first + cell, feature)] = *value;
+                            matrix[(feature, first + cell)] = *value;
+                        }
+                    };
                     for (cell, term) in table.terms(prior).into_iter().enumerate() {
                         let against = self.against(&term, prior);
-                        for (feature, (value, part)) in against.all.iter().zip(&against.main).enumerate() {
-                            all[(first + cell, feature)] = *value;
-                            all[(feature, first + cell)] = *value;
-                            if let Some(main) = &mut main {
-                                main[(first + cell, feature)] = *part;
-                                main[(feature, first + cell)] = *part;
-                            }
+                        set(&mut gram.all, cell, &against.all);
+                        if let Some(main) = &mut gram.main {
+                            set(main, cell, &against.main);
                         }
                     }
                 }
             }
             first += block.len();
         }
-        (all, main)
+        gram
     }
 }
 
@@ -148,36 +234,48 @@ struct Factor<'a> {
     table: &'a [f64],
 }
 
-/// The covariance of two terms under the prior, and its main part.
-pub(crate) fn pair(a: &Term, b: &Term, prior: &Independent) -> (f64, f64) {
-    let mean = |term: &Term| -> Vec<(usize, f64)> {
-        term.factors.iter().map(|(column, table)| (*column, prior.axes[*column].mean(table))).collect()
-    };
-    let (mean_a, mean_b) = (mean(a), mean(b));
-    let product = |means: &[(usize, f64)], without: Option<usize>| -> f64 {
-        means.iter().filter(|(column, _)| Some(*column) != without).map(|(_, mean)| mean).product()
-    };
-    let (mut all, mut main) = (1.0, 0.0);
+/// The covariance of two terms under the prior, and its parts.
+pub(crate) struct Shared {
+    pub all: f64,
+    pub main: f64,
+    pub pairs: Vec<(Pair, f64)>,
+}
+
+/// The covariance of two terms under the prior.
+pub(crate) fn shared(a: &Term, b: &Term, prior: &Independent) -> Shared {
+    // For each column of either: the product of the means, and the covariance.
+    let mut columns: Vec<(usize, f64, f64)> = Vec::with_capacity(a.factors.len() + b.factors.len());
     for (column, table) in &a.factors {
-        match b.factors.iter().find(|(other, _)| other == column) {
+        let axis = &prior.axes[*column];
+        let mean = axis.mean(table);
+        columns.push(match b.factors.iter().find(|(other, _)| other == column) {
             Some((_, other)) => {
-                let axis = &prior.axes[*column];
-                let inner = axis.inner(table, other);
-                all *= inner;
-                main += (inner - axis.mean(table) * axis.mean(other))
-                    * product(&mean_a, Some(*column))
-                    * product(&mean_b, Some(*column));
+                let means = mean * axis.mean(other);
+                (*column, means, axis.inner(table, other) - means)
             }
-            None => all *= prior.axes[*column].mean(table),
-        }
+            None => (*column, mean, 0.0),
+        });
     }
-    for (column, mean) in &mean_b {
+    for (column, table) in &b.factors {
         if !a.factors.iter().any(|(other, _)| other == column) {
-            all *= mean;
+            columns.push((*column, prior.axes[*column].mean(table), 0.0));
         }
     }
+    let without = |one: usize, two: usize| -> f64 {
+        columns.iter().enumerate().filter(|(i, _)| *i != one && *i != two).map(|(_, (_, mean, _))| mean).product()
+    };
     let scale = a.coefficient * b.coefficient;
-    (scale * (all - product(&mean_a, None) * product(&mean_b, None)), scale * main)
+    let nobody = usize::MAX;
+    let all: f64 = columns.iter().map(|(_, mean, covariance)| mean + covariance).product();
+    let mut result = Shared { all: scale * (all - without(nobody, nobody)), main: 0.0, pairs: Vec::new() };
+    for (i, (column, _, covariance)) in columns.iter().enumerate().filter(|(_, (_, _, c))| *c != 0.0) {
+        result.main += scale * covariance * without(i, nobody);
+        for (j, (other, _, more)) in columns.iter().enumerate().skip(i + 1).filter(|(_, (_, _, c))| *c != 0.0) {
+            let pair = ((*column).min(*other), (*column).max(*other));
+            result.pairs.push((pair, scale * covariance * more * without(i, j)));
+        }
+    }
+    result
 }
 
 /// Complex numbers of a whole block, real parts and imaginary parts.
@@ -190,6 +288,11 @@ struct Waves {
 impl Waves {
     fn ones(len: usize) -> Self {
         Self { re: vec![1.0; len], im: vec![0.0; len] }
+    }
+
+    fn add(&mut self, other: &Self, times: f64) {
+        self.re.iter_mut().zip(&other.re).for_each(|(x, y)| *x += times * y);
+        self.im.iter_mut().zip(&other.im).for_each(|(x, y)| *x += times * y);
     }
 
     fn multiply(&mut self, other: &Self) {
@@ -215,6 +318,21 @@ struct FourierColumn {
     mean: Waves,
     /// The product of the means of the other columns.
     others: Waves,
+}
+
+impl FourierColumn {
+    /// The mean wave over each cell of the axis, less that over all.
+    fn cell_effects(&self, axis: &Axis) -> Vec<Waves> {
+        let count = self.mean.re.len();
+        (0..axis.cells())
+            .map(|cell| {
+                let mut mean = Waves { re: vec![0.0; count], im: vec![0.0; count] };
+                project(Simd::detect(), &axis.parts_of(cell), &self.waves, &mut mean.re, &mut mean.im);
+                mean.add(&self.mean, -1.0);
+                mean
+            })
+            .collect()
+    }
 }
 
 impl Fourier {
@@ -285,7 +403,16 @@ impl Fourier {
         interleave(&mean)
     }
 
-    /// Appends the uncentred moments with a product of factors, and the main part.
+    /// The product of the means of all columns but two.
+    fn without(&self, one: usize, two: usize) -> Waves {
+        let mut product = Waves::ones(self.count);
+        for column in self.columns.iter().filter(|column| column.column != one && column.column != two) {
+            product.multiply(&column.mean);
+        }
+        product
+    }
+
+    /// Appends the uncentred moments with a product of factors, the main part, and those of pairs.
     fn against(&self, factors: &[Factor<'_>], prior: &Independent, against: &mut Against) {
         let mut product = Waves::ones(self.count);
         let mut main = Waves { re: vec![0.0; self.count], im: vec![0.0; self.count] };
@@ -303,18 +430,37 @@ impl Fourier {
                 }
             }
         }
-        for (at, (column, mean, moment)) in inside.iter().enumerate() {
+        // What each column of the question adds beyond the product of means.
+        let beyond: Vec<Waves> = inside
+            .iter()
+            .map(|(column, mean, moment)| {
+                let mut part = moment.clone();
+                part.re.iter_mut().zip(&column.mean.re).for_each(|(x, c)| *x -= mean * c);
+                part.im.iter_mut().zip(&column.mean.im).for_each(|(x, s)| *x -= mean * s);
+                part
+            })
+            .collect();
+        let rest = |one: usize, two: usize| -> f64 {
+            inside.iter().enumerate().filter(|(i, _)| *i != one && *i != two).map(|(_, (_, mean, _))| mean).product()
+        };
+        for (at, (column, _, moment)) in inside.iter().enumerate() {
             product.multiply(moment);
-            let rest: f64 =
-                inside.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, (_, mean, _))| mean).product();
-            let mut part = moment.clone();
-            for (((re, im), c), s) in part.re.iter_mut().zip(&mut part.im).zip(&column.mean.re).zip(&column.mean.im) {
-                *re = (*re - mean * c) * rest;
-                *im = (*im - mean * s) * rest;
-            }
+            let mut part = beyond[at].clone();
             part.multiply(&column.others);
-            main.re.iter_mut().zip(&part.re).for_each(|(sum, part)| *sum += part);
-            main.im.iter_mut().zip(&part.im).for_each(|(sum, part)| *sum += part);
+            main.add(&part, rest(at, usize::MAX));
+        }
+        for (pair, values) in &mut against.pairs {
+            let find = |column: usize| inside.iter().position(|(other, ..)| other.column == column);
+            match (find(pair.0), find(pair.1)) {
+                (Some(i), Some(j)) => {
+                    let mut part = self.without(pair.0, pair.1);
+                    part.multiply(&beyond[i]);
+                    part.multiply(&beyond[j]);
+                    let scale = outside * rest(i, j);
+                    values.extend(interleave(&part).into_iter().map(|x| scale * x));
+                }
+                _ => values.extend(std::iter::repeat_n(0.0, 2 * self.count)),
+            }
         }
         for column in &self.columns {
             if !inside.iter().any(|(other, ..)| other.column == column.column) {
@@ -325,7 +471,7 @@ impl Fourier {
         against.main.extend(interleave(&main).into_iter().map(|x| outside * x));
     }
 
-    /// Writes the covariance with another block of Fourier features, and its main part.
+    /// Writes the covariance with another block of Fourier features, and its parts.
     ///
     /// With $e_a$ the product of waves, $E\,e_a\bar e_b$ and $E\,e_a e_b$ are products over columns of moments at the
     /// difference and at the sum of two frequencies; cosines and sines follow from their real and imaginary parts.
@@ -335,33 +481,34 @@ impl Fourier {
         prior: &Independent,
         simd: Simd,
         first: (usize, usize),
-        all: &mut Mat<f64>,
-        mut main: Option<&mut Mat<f64>>,
+        split: Split,
+        gram: &mut Gram,
     ) {
         let shape = self.count * other.count;
         let mut difference = Waves::ones(shape);
         let mut sum = Waves::ones(shape);
-        let nothing = Waves { re: vec![0.0; shape], im: vec![0.0; shape] };
-        let (mut main_difference, mut main_sum) = (nothing.clone(), nothing);
+        // For each column of both, what it adds beyond the product of means.
+        let mut beyond: Vec<(usize, Waves, Waves)> = Vec::new();
         for column in &self.columns {
             let Some(twin) = other.columns.iter().find(|twin| twin.column == column.column) else {
                 // The other block does not look at this column: its wave is 1 there.
-                outer_multiply(&mut difference, &column.mean, other.count, false);
-                outer_multiply(&mut sum, &column.mean, other.count, false);
+                outer_multiply(&mut difference, &column.mean, other.count);
+                outer_multiply(&mut sum, &column.mean, other.count);
                 continue;
             };
             let axis = &prior.axes[column.column];
-            let (minus, plus) = if axis.is_uniform() {
+            let (mut minus, mut plus) = if axis.is_uniform() {
                 uniform_moments(simd, &column.angles, &twin.angles)
             } else {
                 tabled_moments(axis, column, twin, self.count, other.count)
             };
-            if main.is_some() {
-                add_main(&mut main_difference, &minus, column, twin, true);
-                add_main(&mut main_sum, &plus, column, twin, false);
-            }
             multiply_all(simd, &mut difference.re, &mut difference.im, &minus.re, &minus.im);
             multiply_all(simd, &mut sum.re, &mut sum.im, &plus.re, &plus.im);
+            if split != Split::Nothing {
+                take_means(&mut minus, &column.mean, &twin.mean, true);
+                take_means(&mut plus, &column.mean, &twin.mean, false);
+                beyond.push((column.column, minus, plus));
+            }
         }
         for twin in &other.columns {
             if !self.columns.iter().any(|column| column.column == twin.column) {
@@ -370,9 +517,38 @@ impl Fourier {
             }
         }
         let (mean_a, mean_b) = (self.mean(), other.mean());
-        write(first, &difference, &sum, other.count, all, |a, b| mean_a[a] * mean_b[b]);
-        if let Some(main) = &mut main {
-            write(first, &main_difference, &main_sum, other.count, main, |_, _| 0.0);
+        write(first, &difference, &sum, other.count, &mut gram.all, false, |a, b| mean_a[a] * mean_b[b]);
+        // A part is what its columns add, times the means of all others.
+        let with_means = |mut minus: Waves, mut plus: Waves, one: usize, two: usize| {
+            let (left, right) = (self.without(one, two), other.without(one, two));
+            for (waves, conjugate) in [(&mut minus, true), (&mut plus, false)] {
+                outer_multiply(waves, &left, other.count);
+                inner_multiply(waves, &right, conjugate);
+            }
+            (minus, plus)
+        };
+        if let Some(main) = &mut gram.main {
+            for (column, minus, plus) in &beyond {
+                let (minus, plus) = with_means(minus.clone(), plus.clone(), *column, usize::MAX);
+                write(first, &minus, &plus, other.count, main, true, |_, _| 0.0);
+            }
+        }
+        if split != Split::Pairs {
+            return;
+        }
+        for (i, (one, minus, plus)) in beyond.iter().enumerate() {
+            for (two, more_minus, more_plus) in &beyond[i + 1..] {
+                let (mut minus, mut plus) = (minus.clone(), plus.clone());
+                multiply_all(simd, &mut minus.re, &mut minus.im, &more_minus.re, &more_minus.im);
+                multiply_all(simd, &mut plus.re, &mut plus.im, &more_plus.re, &more_plus.im);
+                let (minus, plus) = with_means(minus, plus, *one, *two);
+                let key = ((*one).min(*two), (*one).max(*two));
+                let at = gram.pairs.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
+                    gram.pairs.push((key, Mat::zeros(gram.all.nrows(), gram.all.ncols())));
+                    gram.pairs.len() - 1
+                });
+                write(first, &minus, &plus, other.count, &mut gram.pairs[at].1, true, |_, _| 0.0);
+            }
         }
     }
 }
@@ -384,6 +560,7 @@ fn write(
     sum: &Waves,
     width: usize,
     gram: &mut Mat<f64>,
+    add: bool,
     means: impl Fn(usize, usize) -> f64,
 ) {
     for at in 0..sum.re.len() {
@@ -395,37 +572,32 @@ fn write(
             (0, 1, 0.5 * (sum.im[at] - difference.im[at])),
         ];
         for (i, j, value) in entries {
-            let value = value - means(2 * a + i, 2 * b + j);
-            gram[(first.0 + 2 * a + i, first.1 + 2 * b + j)] = value;
-            gram[(first.1 + 2 * b + j, first.0 + 2 * a + i)] = value;
+            let place = (first.0 + 2 * a + i, first.1 + 2 * b + j);
+            let before = if add { gram[place] } else { 0.0 };
+            let value = before + value - means(2 * a + i, 2 * b + j);
+            gram[place] = value;
+            if first.0 != first.1 {
+                gram[(place.1, place.0)] = value;
+            }
         }
     }
 }
 
-/// Adds (moment - product of means) times the other columns' means, for one column.
-fn add_main(main: &mut Waves, moment: &Waves, column: &FourierColumn, twin: &FourierColumn, conjugate: bool) {
-    let sign = if conjugate { -1.0 } else { 1.0 };
-    let width = twin.mean.re.len();
-    for a in 0..column.mean.re.len() {
-        let (ma, mb) = (column.mean.re[a], column.mean.im[a]);
-        let (la, lb) = (column.others.re[a], column.others.im[a]);
-        for b in 0..width {
-            let at = a * width + b;
-            let (na, nb) = (twin.mean.re[b], sign * twin.mean.im[b]);
-            let (ka, kb) = (twin.others.re[b], sign * twin.others.im[b]);
-            let (re, im) = (moment.re[at] - (ma * na - mb * nb), moment.im[at] - (ma * nb + mb * na));
-            let (fa, fb) = (la * ka - lb * kb, la * kb + lb * ka);
-            main.re[at] += re * fa - im * fb;
-            main.im[at] += re * fb + im * fa;
-        }
+/// Takes the product of two means off every moment.
+fn take_means(moments: &mut Waves, left: &Waves, right: &Waves, conjugate: bool) {
+    let (sign, width) = (if conjugate { -1.0 } else { 1.0 }, right.re.len());
+    for (at, (re, im)) in moments.re.iter_mut().zip(&mut moments.im).enumerate() {
+        let (a, b) = (left.re[at / width], left.im[at / width]);
+        let (c, d) = (right.re[at % width], sign * right.im[at % width]);
+        *re -= a * c - b * d;
+        *im -= a * d + b * c;
     }
 }
 
 /// Multiplies row a by a complex number.
-fn outer_multiply(waves: &mut Waves, by: &Waves, width: usize, conjugate: bool) {
-    let sign = if conjugate { -1.0 } else { 1.0 };
+fn outer_multiply(waves: &mut Waves, by: &Waves, width: usize) {
     for (at, (re, im)) in waves.re.iter_mut().zip(&mut waves.im).enumerate() {
-        let (c, d) = (by.re[at / width], sign * by.im[at / width]);
+        let (c, d) = (by.re[at / width], by.im[at / width]);
         (*re, *im) = (*re * c - *im * d, *re * d + *im * c);
     }
 }
@@ -621,6 +793,23 @@ impl Table {
             main.iter_mut().zip(part).for_each(|(sum, part)| *sum += outside * rest * part);
         }
         against.main.extend(main);
+        for (pair, values) in &mut against.pairs {
+            let both: Vec<_> =
+                inside.iter().filter(|(factor, _)| factor.column == pair.0 || factor.column == pair.1).collect();
+            if both.len() < 2 {
+                values.extend(std::iter::repeat_n(0.0, self.len));
+                continue;
+            }
+            let apart = |(other, _): &&(&Factor<'_>, Vec<f64>)| other.column != pair.0 && other.column != pair.1;
+            let rest: f64 = inside.iter().filter(apart).map(|(other, _)| other.mean).product();
+            let part = self.outer(|column| match both.iter().find(|(factor, _)| factor.column == column.column) {
+                Some((factor, moments)) => {
+                    moments.iter().zip(&column.masses).map(|(moment, mass)| moment - factor.mean * mass).collect()
+                }
+                None => column.masses.clone(),
+            });
+            values.extend(part.into_iter().map(|x| outside * rest * x));
+        }
     }
 
     /// The features themselves as terms.

@@ -27,6 +27,7 @@ mod separate;
 
 pub(crate) use columns::simplex;
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use faer::linalg::solvers::{Llt, Solve};
@@ -38,7 +39,7 @@ use crate::feature::{FeatureMap, Simd};
 use crate::prior::{Independent, Place, Prior, tables};
 use crate::release::Release;
 use crate::{Error, Schema};
-use closed::{Closed, is_closed, pair};
+use closed::{Closed, Gram, Pair, Split, is_closed, shared};
 use columns::Knowledge;
 use points::{Points, dot};
 use separate::{Term, separate};
@@ -98,10 +99,7 @@ pub struct Fit {
     count_deviation: f64,
     prior: Independent,
     options: Options,
-    /// The variance of the density ratio per direction: of interactions, and of main effects where nothing is known of
-    /// single columns.
-    tau: f64,
-    tau_main: f64,
+    taus: Taus,
     closed: Option<Closed>,
     knowledge: Vec<Knowledge>,
     /// For each feature: its block and place, the released mean, the variance of its noise, the prior mean.
@@ -116,6 +114,29 @@ pub struct Fit {
     points: OnceLock<Points>,
     weights: OnceLock<Vec<f64>>,
     positive: OnceLock<Vec<f64>>,
+}
+
+/// The variances τ² of the density ratio per direction, by the order of effects.
+struct Taus {
+    /// Of main effects, where nothing is known of single columns.
+    main: f64,
+    /// Of the interactions of two columns; those that are not listed have that of the rest.
+    pairs: HashMap<Pair, f64>,
+    /// Of all other interactions.
+    rest: f64,
+}
+
+impl Taus {
+    fn of(&self, pair: Pair) -> f64 {
+        self.pairs.get(&pair).copied().unwrap_or(self.rest)
+    }
+
+    /// For a function of some columns whose interactions are not told apart.
+    fn among(&self, columns: &[usize]) -> f64 {
+        let pairs = columns.iter().enumerate().flat_map(|(i, a)| columns[i + 1..].iter().map(move |b| (*a, *b)));
+        let taus: Vec<f64> = pairs.map(|pair| self.of(pair)).collect();
+        if taus.is_empty() { self.rest } else { taus.iter().sum::<f64>() / taus.len() as f64 }
+    }
 }
 
 /// The released means of a block, in real units, and the variance of the noise on each.
@@ -194,8 +215,7 @@ impl Fit {
             rows,
             count_deviation,
             prior,
-            tau: UNKNOWN_TAU,
-            tau_main: 1.0,
+            taus: Taus { main: 1.0, pairs: HashMap::new(), rest: UNKNOWN_TAU },
             closed: None,
             knowledge: Vec::new(),
             kept: Vec::new(),
@@ -212,7 +232,7 @@ impl Fit {
             schema,
             options,
         };
-        let (gram, main) = if exact {
+        let gram = if exact {
             let specs = release.blocks().iter().map(|block| block.map());
             let anova = !knowledge.is_empty();
             let (closed, kept) = Closed::new(&fit.schema, specs, &fit.prior, |block, first| {
@@ -222,12 +242,17 @@ impl Fit {
             for (known, axis) in knowledge.iter_mut().zip(&fit.prior.axes) {
                 known.set_effects(axis, &closed, &fit.prior);
             }
-            let split = anova || fit.options.lambda == Lambda::Evidence && fit.options.centred;
-            let (all, main) = closed.gram(&fit.prior, Simd::detect(), split);
+            let split = match fit.options.lambda {
+                Lambda::Evidence if anova && closed.can_split_pairs() => Split::Pairs,
+                Lambda::Evidence if fit.options.centred => Split::Main,
+                _ if anova => Split::Main,
+                _ => Split::Nothing,
+            };
+            let gram = closed.gram(&fit.prior, Simd::detect(), split);
             fit.mean = closed.mean().to_vec();
             fit.kept = kept;
             fit.closed = Some(closed);
-            (all, main)
+            gram
         } else {
             let points = fit.draw(|_| true, |_, _| true);
             too_large(points.kept().len())?;
@@ -236,7 +261,7 @@ impl Fit {
             fit.kept = points.kept().to_vec();
             rank_one(&mut gram, &fit.mean, -1.0);
             let _ = fit.points.set(points);
-            (gram, None)
+            Gram { all: gram, main: None, pairs: Vec::new() }
         };
         fit.knowledge = knowledge;
         for (block, feature) in &fit.kept {
@@ -249,16 +274,17 @@ impl Fit {
         };
         // Tables that taught the prior agree with it by construction and say nothing of τ².
         let judged: Vec<usize> = (0..fit.kept.len()).filter(|i| !marginal(*i)).collect();
-        fit.solve(gram, main, &judged)?;
+        fit.solve(gram, &judged)?;
         Ok(fit)
     }
 
     /// Chooses τ², factors K + S and solves for the released moments.
-    fn solve(&mut self, mut gram: Mat<f64>, main: Option<Mat<f64>>, judged: &[usize]) -> Result<(), Error> {
+    fn solve(&mut self, gram: Gram, judged: &[usize]) -> Result<(), Error> {
         let m = self.kept.len();
         if m == 0 {
             return Ok(());
         }
+        let Gram { all: mut rest, main, pairs } = gram;
         // Fixed part: noise, and the errors of single columns.
         let mut fixed = Mat::zeros(m, m);
         for (i, noise) in self.noise.iter().enumerate() {
@@ -267,7 +293,7 @@ impl Fit {
         // The part of main effects that is not known: all of it, or that of columns without a histogram.
         let mut open = None;
         if let Some(main) = main {
-            gram -= &main;
+            rest -= &main;
             open = self.knowledge.is_empty().then_some(main);
             for known in &self.knowledge {
                 let spread = known.spread();
@@ -281,30 +307,31 @@ impl Fit {
                 }
             }
         } else if !self.options.centred {
-            rank_one(&mut gram, &self.mean, 1.0);
+            rank_one(&mut rest, &self.mean, 1.0);
             self.mean.fill(0.0);
         }
+        pairs.iter().for_each(|(_, part)| rest -= part);
         let residual: Vec<f64> = self.released.iter().zip(&self.mean).map(|(z, mean)| z - mean).collect();
-        (self.tau, self.tau_main) = match (self.options.lambda, &open) {
-            (Lambda::Theorem(multiplier), _) => (1.0 / multiplier, 1.0 / multiplier),
-            (Lambda::Paper(multiplier), _) => (1.0 / (multiplier * self.rows), 1.0 / (multiplier * self.rows)),
-            (Lambda::Evidence, Some(main)) => {
-                let taus = evidence(&fixed, &[&gram, main], &residual, judged);
-                (taus[0], taus[1])
-            }
-            (Lambda::Evidence, None) => {
-                let taus = evidence(&fixed, &[&gram], &residual, judged);
-                (taus[0], taus[0])
-            }
+        let mut parts: Vec<&Mat<f64>> = pairs.iter().map(|(_, part)| part).collect();
+        parts.push(&rest);
+        parts.extend(&open);
+        let taus = match self.options.lambda {
+            Lambda::Theorem(multiplier) => vec![1.0 / multiplier; parts.len()],
+            Lambda::Paper(multiplier) => vec![1.0 / (multiplier * self.rows); parts.len()],
+            Lambda::Evidence => evidence(&fixed, &parts, pairs.len(), &residual, judged),
         };
-        if let Some(main) = open {
-            fixed += faer::Scale(self.tau_main) * &main;
+        for (part, tau) in parts.iter().zip(&taus) {
+            fixed += faer::Scale(*tau) * *part;
         }
+        self.taus = Taus {
+            pairs: pairs.iter().zip(&taus).map(|((pair, _), tau)| (*pair, *tau)).collect(),
+            rest: taus[pairs.len()],
+            main: taus.get(pairs.len() + 1).copied().unwrap_or(taus[pairs.len()]),
+        };
         for known in self.knowledge.iter_mut().filter(|known| !known.noise) {
-            known.variance.iter_mut().for_each(|variance| *variance *= self.tau_main);
+            known.variance.iter_mut().for_each(|variance| *variance *= self.taus.main);
         }
-        let total = &fixed + faer::Scale(self.tau) * &gram;
-        let factor = factorise(total)?;
+        let factor = factorise(fixed)?;
         let solved = factor.solve(column(&residual));
         self.alpha = (0..m).map(|i| solved[(i, 0)]).collect();
         self.factor = Some(factor);
@@ -341,8 +368,7 @@ impl Fit {
         if self.closed.is_none() {
             return coefficients.to_vec();
         }
-        let place: std::collections::HashMap<(usize, usize), usize> =
-            self.kept.iter().enumerate().map(|(i, key)| (*key, i)).collect();
+        let place: HashMap<(usize, usize), usize> = self.kept.iter().enumerate().map(|(i, key)| (*key, i)).collect();
         points.kept().iter().map(|key| place.get(key).map_or(0.0, |i| coefficients[*i])).collect()
     }
 
@@ -361,10 +387,9 @@ impl Fit {
         Estimate::new(self.rows, parts).within(0.0, f64::INFINITY)
     }
 
-    /// The variance τ² of the density ratio per direction: of interactions between columns, and of main effects where
-    /// the release has no histograms.
-    pub fn tau_squared(&self) -> (f64, f64) {
-        (self.tau, self.tau_main)
+    /// The variance τ² of the density ratio per direction, of interactions between two columns.
+    pub fn tau_squared(&self, one: usize, two: usize) -> f64 {
+        self.taus.of((one.min(two), one.max(two)))
     }
 
     /// How many features the system has.
@@ -401,12 +426,17 @@ impl Fit {
                 continue;
             }
             let against = closed.against(term, &self.prior);
-            let tau_main = if anova { 0.0 } else { self.tau_main };
+            // Known columns are accounted for below.
+            let main = if anova { 0.0 } else { self.taus.main } - self.taus.rest;
             for (i, k) in k.iter_mut().enumerate() {
-                *k += self.tau * (against.all[i] - against.main[i]) + tau_main * against.main[i];
+                *k += self.taus.rest * against.all[i] + main * against.main[i];
                 if !self.options.centred {
-                    *k += self.tau * mean * closed.mean()[i];
+                    *k += self.taus.rest * mean * closed.mean()[i];
                 }
+            }
+            for (pair, part) in &against.pairs {
+                let more = self.taus.of(*pair) - self.taus.rest;
+                k.iter_mut().zip(part).for_each(|(k, x)| *k += more * x);
             }
         }
         if anova {
@@ -427,20 +457,23 @@ impl Fit {
 
     /// The covariance of two functionals: under the model, and under ignorance.
     fn closed_pair(&self, f: &Functional, g: &Functional) -> (f64, f64) {
-        let (mut all, mut main) = (0.0, 0.0);
+        let (mut all, mut main, mut known) = (0.0, 0.0, 0.0);
         for a in &f.terms {
             for b in &g.terms {
-                let (x, y) = pair(a, b, &self.prior);
-                all += x;
-                main += y;
+                let part = shared(a, b, &self.prior);
+                all += part.all;
+                main += part.main;
+                for (pair, x) in part.pairs {
+                    known += (self.taus.of(pair) - self.taus.rest) * x;
+                }
             }
         }
+        known += self.taus.rest * (all - main);
         let ignorance = main + UNKNOWN_TAU * (all - main);
         if self.knowledge.is_empty() {
             let uncentred = if self.options.centred { 0.0 } else { f.mean * g.mean };
-            return (self.tau * (all - main + uncentred) + self.tau_main * main, ignorance);
+            return (known + self.taus.rest * uncentred + self.taus.main * main, ignorance);
         }
-        let mut known = self.tau * (all - main);
         for (column, effect, cells) in &f.effects {
             if let Some((_, other, other_cells)) = g.effects.iter().find(|(other, ..)| other == column) {
                 let knowledge = &self.knowledge[*column];
@@ -451,17 +484,23 @@ impl Fit {
         (known, ignorance)
     }
 
+    /// A function, sampled at the points.
+    fn sampled(&self, function: &Checked) -> Functional {
+        let values = self.points().values(&self.schema, function, |value| value.weight());
+        self.sampled_functional(values, self.taus.among(&function.columns()))
+    }
+
     /// A function given by its values at the points.
-    fn sampled_functional(&self, values: Vec<f64>) -> Functional {
+    fn sampled_functional(&self, values: Vec<f64>, tau: f64) -> Functional {
         let points = self.points();
         let mean = values.iter().sum::<f64>() / points.count() as f64;
-        let mut functional = Functional { mean, ..Functional::default() };
+        let mut functional = Functional { mean, tau, ..Functional::default() };
         if self.knowledge.is_empty() {
             let moments = points.moments(&values);
             let k = moments
                 .iter()
                 .zip(points.mean())
-                .map(|(moment, feature)| self.tau * (moment - if self.options.centred { mean * feature } else { 0.0 }));
+                .map(|(moment, feature)| tau * (moment - if self.options.centred { mean * feature } else { 0.0 }));
             functional.k = self.in_own_order(k.collect());
             functional.rest = values.iter().map(|x| x - mean).collect();
         } else {
@@ -486,8 +525,7 @@ impl Fit {
             }
             let rest_mean = rest.iter().sum::<f64>() / points.count() as f64;
             let moments = points.moments(&rest);
-            let k =
-                moments.iter().zip(points.mean()).map(|(moment, feature)| self.tau * (moment - rest_mean * feature));
+            let k = moments.iter().zip(points.mean()).map(|(moment, feature)| tau * (moment - rest_mean * feature));
             let mut k = self.in_own_order(k.collect());
             for (column, _, cells) in &functional.effects {
                 let known = &self.knowledge[*column];
@@ -512,7 +550,7 @@ impl Fit {
         if self.closed.is_none() {
             return numbers;
         }
-        let place: std::collections::HashMap<(usize, usize), usize> =
+        let place: HashMap<(usize, usize), usize> =
             self.points().kept().iter().enumerate().map(|(i, key)| (*key, i)).collect();
         self.kept.iter().map(|key| place.get(key).map_or(0.0, |i| numbers[*i])).collect()
     }
@@ -521,7 +559,7 @@ impl Fit {
         let n = f.rest.len() as f64;
         let rest = dot(&f.rest, &g.rest) / n;
         let uncentred = if self.options.centred { 0.0 } else { dot(&f.values, &g.values) / n - rest };
-        let mut known = self.tau * (rest + uncentred);
+        let mut known = (f.tau * g.tau).sqrt() * (rest + uncentred);
         let mut ignorance = UNKNOWN_TAU * rest;
         for ((column, _, cells), (_, _, other)) in f.effects.iter().zip(&g.effects) {
             let knowledge = &self.knowledge[*column];
@@ -621,22 +659,19 @@ impl Fit {
                 return self.answer(&functionals, false);
             }
         }
-        let points = self.points();
-        let functionals: Vec<Functional> = functions
-            .iter()
-            .map(|function| self.sampled_functional(points.values(&self.schema, function, |value| value.weight())))
-            .collect();
+        let functionals: Vec<Functional> = functions.iter().map(|function| self.sampled(function)).collect();
         self.answer(&functionals, true)
     }
 
-    /// Weights $w = \max(0, c + τ^2 α^\top(Φ - μ))$ of mean 1 that solve $S α = \tilde z - E_w Φ$: the minimum of
-    /// $E_ψ(w-1)^2/τ^2 + \|\tilde z - E_w Φ\|^2_{S^{-1}}$ over densities that are not negative. All released features take part,
-    /// histograms included, so that single columns stay as they are.
+    /// The nearest weights to the unbiased ones that are not negative, have mean 1 and (nearly) the same means of all
+    /// released features, histograms included: $w = \max(0, c + w_0 + τ^2 β^\top(Φ - μ))$ with
+    /// $S β = E_{w_0} Φ - E_w Φ$.
     ///
     /// Each step solves with the matrix of the problem without clipping. That bounds the true one from above, so the steps
     /// never overshoot; momentum makes up for their caution.
     fn make_positive_weights(&self) -> Vec<f64> {
-        const STEPS: usize = 80;
+        const STEPS: usize = 60;
+        let unbiased = self.weights();
         let own;
         let points = if self.knowledge.is_empty() {
             self.points()
@@ -645,45 +680,45 @@ impl Fit {
             &own
         };
         let m = points.kept().len();
-        if m == 0 {
-            return vec![1.0; points.count()];
+        let start = clip(unbiased.to_vec());
+        if m == 0 || unbiased.iter().all(|weight| *weight >= 0.0) {
+            return start;
         }
+        let tau = self.taus.among(&(0..self.schema.columns().len()).collect::<Vec<_>>());
         let mut matrix = points.gram(Simd::detect());
         rank_one(&mut matrix, points.mean(), -1.0);
-        let mut matrix = faer::Scale(self.tau) * matrix;
-        let mut gap = vec![0.0; m];
-        let mut noise = vec![0.0; m];
-        for (i, (block, feature)) in points.kept().iter().enumerate() {
-            noise[i] = self.blocks[*block].noise;
-            matrix[(i, i)] += noise[i];
-            gap[i] = self.blocks[*block].released[*feature] - points.mean()[i];
+        let mut matrix = faer::Scale(tau) * matrix;
+        let noise: Vec<f64> = points.kept().iter().map(|(block, _)| self.blocks[*block].noise).collect();
+        for (i, noise) in noise.iter().enumerate() {
+            matrix[(i, i)] += noise;
         }
-        let Ok(factor) = factorise(matrix) else { return vec![1.0; points.count()] };
-        let residual = gap.clone();
-        let weigh = |alpha: &[f64]| {
-            let scaled: Vec<f64> = alpha.iter().map(|a| self.tau * a).collect();
-            let shift = 1.0 - dot(points.mean(), &scaled);
-            clip(points.combine(&scaled).into_iter().map(|x| x + shift).collect())
+        let Ok(factor) = factorise(matrix) else { return start };
+        let target = points.moments(unbiased);
+        let gap_of = |weights: &[f64], beta: &[f64]| -> Vec<f64> {
+            let moments = points.moments(weights);
+            (0..m).map(|i| target[i] - moments[i] - noise[i] * beta[i]).collect()
         };
-        let (mut alpha, mut ahead, mut pace) = (vec![0.0; m], vec![0.0; m], 1.0f64);
+        let weigh = |beta: &[f64]| {
+            let scaled: Vec<f64> = beta.iter().map(|b| tau * b).collect();
+            let shift = dot(points.mean(), &scaled);
+            clip(points.combine(&scaled).iter().zip(unbiased).map(|(x, weight)| weight + x - shift).collect())
+        };
+        let mut gap = gap_of(&start, &vec![0.0; m]);
+        let (mut beta, mut ahead, mut pace) = (vec![0.0; m], vec![0.0; m], 1.0f64);
+        let mut first = None;
         for _ in 0..STEPS {
             let step = factor.solve(column(&gap));
-            let last = std::mem::replace(&mut alpha, (0..m).map(|i| ahead[i] + step[(i, 0)]).collect());
-            let next = 0.5 * (1.0 + (1.0 + 4.0 * pace * pace).sqrt());
-            ahead = (0..m).map(|i| alpha[i] + (pace - 1.0) / next * (alpha[i] - last[i])).collect();
-            pace = next;
-            let shifts: Vec<f64> = weigh(&ahead).iter().map(|weight| weight - 1.0).collect();
-            let moments = points.moments(&shifts);
             let improvement: f64 = (0..m).map(|i| step[(i, 0)] * gap[i]).sum();
-            let size: f64 = (0..m).map(|i| alpha[i] * residual[i]).sum();
-            for i in 0..m {
-                gap[i] = residual[i] - noise[i] * ahead[i] - moments[i];
-            }
-            if improvement <= 1e-3 * size.abs() {
+            let last = std::mem::replace(&mut beta, (0..m).map(|i| ahead[i] + step[(i, 0)]).collect());
+            let next = 0.5 * (1.0 + (1.0 + 4.0 * pace * pace).sqrt());
+            ahead = (0..m).map(|i| beta[i] + (pace - 1.0) / next * (beta[i] - last[i])).collect();
+            pace = next;
+            if improvement <= 1e-3 * *first.get_or_insert(improvement) {
                 break;
             }
+            gap = gap_of(&weigh(&ahead), &ahead);
         }
-        weigh(&alpha)
+        weigh(&beta)
     }
 
     /// The estimated means of functions over all rows, without their errors.
@@ -695,75 +730,60 @@ impl Fit {
                 let terms = self.closed.as_ref().and_then(|_| separate(function, &self.schema, &self.prior));
                 match (&self.closed, terms) {
                     (Some(closed), Some(terms)) => value(&self.closed_functional(closed, terms)),
-                    _ => {
-                        let values = self.points().values(&self.schema, function, |value| value.weight());
-                        value(&self.sampled_functional(values))
-                    }
+                    _ => value(&self.sampled(function)),
                 }
             })
             .collect()
     }
+}
 
-    /// The weights with which the points stand for the table.
-    fn make_weights(&self) -> Vec<f64> {
-        let (base, kernel) = self.kernel();
-        kernel.combine_with(&base, &self.alpha, self)
+impl Fit {
+    /// The cell of every point in each column that is known.
+    fn point_cells(&self) -> Vec<Vec<u32>> {
+        let panels = self.points().panels();
+        self.knowledge
+            .iter()
+            .map(|known| {
+                panels.iter().flat_map(|panel| (0..panel.len()).map(|row| known.cells.one(panel.record(row)))).collect()
+            })
+            .collect()
     }
 
-    /// What the weights are made of: at each point, an offset, and the parts that α multiplies.
-    fn kernel(&self) -> (Vec<f64>, Kernel) {
+    /// The weights with which the points stand for the table: $1 + K_{xΦ}α$, with the effects of one and two columns taken
+    /// cell by cell.
+    fn make_weights(&self) -> Vec<f64> {
         let points = self.points();
-        let base = if self.options.centred { 1.0 } else { 0.0 };
-        let tables = self.knowledge.iter().enumerate().map(|(column, known)| {
-            let cells: Vec<u32> = points
-                .panels()
-                .iter()
-                .flat_map(|panel| (0..panel.len()).map(|row| known.cells.one(panel.record(row))))
-                .collect();
+        let scaled: Vec<f64> = self.alpha.iter().map(|a| self.taus.rest * a).collect();
+        let mut weights = points.combine(&self.in_order_of_points(&scaled));
+        let shift = if self.options.centred { 1.0 } else { 0.0 } - dot(&self.mean, &scaled);
+        weights.iter_mut().for_each(|weight| *weight += shift);
+        if self.alpha.is_empty() || self.knowledge.is_empty() {
+            return weights;
+        }
+        let cells = self.point_cells();
+        for (known, cells) in self.knowledge.iter().zip(&cells) {
             // What the points have of each cell, and not the prior: a cell of few points must not count for more.
             let mut masses = vec![0.0; known.cells.len()];
             cells.iter().for_each(|cell| masses[*cell as usize] += 1.0 / points.count() as f64);
-            ColumnKernel { column, masses, cells }
-        });
-        (vec![base; points.count()], Kernel { columns: tables.collect() })
-    }
-}
-
-/// How the weight of a point depends on α.
-struct Kernel {
-    columns: Vec<ColumnKernel>,
-}
-
-struct ColumnKernel {
-    column: usize,
-    masses: Vec<f64>,
-    /// The cell of each point.
-    cells: Vec<u32>,
-}
-
-impl Kernel {
-    /// base + K(point, Φ) α at every point.
-    fn combine_with(&self, base: &[f64], alpha: &[f64], fit: &Fit) -> Vec<f64> {
-        let points = fit.points();
-        let coefficients: Vec<f64> = alpha.iter().map(|a| fit.tau * a).collect();
-        let mut weights = points.combine(&fit.in_order_of_points(&coefficients));
-        let shift = dot(&fit.mean, &coefficients);
-        weights.iter_mut().zip(base).for_each(|(weight, base)| *weight += base - shift);
-        for column in &self.columns {
-            let known = &fit.knowledge[column.column];
-            // The main effect of this column on the sum, cell by cell.
             let effect: Vec<f64> = (0..known.cells.len())
-                .map(|cell| (0..alpha.len()).map(|i| known.effects[(cell, i)] * alpha[i]).sum())
+                .map(|cell| (0..self.alpha.len()).map(|i| known.effects[(cell, i)] * self.alpha[i]).sum())
                 .collect();
-            let learned = known.covariance(&effect);
-            let per_cell: Vec<f64> = learned
+            let per_cell: Vec<f64> = known
+                .covariance(&effect)
                 .iter()
                 .zip(&effect)
-                .zip(&column.masses)
-                .map(|((learned, effect), mass)| if *mass > 0.0 { learned / mass - fit.tau * effect } else { 0.0 })
+                .zip(&masses)
+                .map(|((known, effect), mass)| if *mass > 0.0 { known / mass - self.taus.rest * effect } else { 0.0 })
                 .collect();
-            for (weight, cell) in weights.iter_mut().zip(&column.cells) {
-                *weight += per_cell[*cell as usize];
+            weights.iter_mut().zip(cells).for_each(|(weight, cell)| *weight += per_cell[*cell as usize]);
+        }
+        let closed = self.closed.as_ref().expect("columns are known of exact fits only");
+        if !self.taus.pairs.is_empty() {
+            for ((one, two), effect) in closed.pair_effects(&self.prior, &self.alpha) {
+                let more = self.taus.of((one, two)) - self.taus.rest;
+                for ((weight, c), d) in weights.iter_mut().zip(&cells[one]).zip(&cells[two]) {
+                    *weight += more * effect[(*c as usize, *d as usize)];
+                }
             }
         }
         weights
@@ -774,6 +794,8 @@ impl Kernel {
 #[derive(Default)]
 struct Functional {
     mean: f64,
+    /// For sampled questions, the variance of their interactions.
+    tau: f64,
     k: Vec<f64>,
     terms: Vec<Term>,
     /// Per column: the main effect as a table (closed form), and its means over the column's cells.
@@ -868,8 +890,9 @@ impl WeightedSample for Fit {
     }
 
     fn covariance(&self, functions: &Mat<f64>) -> Mat<f64> {
+        let tau = self.taus.among(&(0..self.schema.columns().len()).collect::<Vec<_>>());
         let functionals: Vec<Functional> = (0..functions.ncols())
-            .map(|j| self.sampled_functional((0..functions.nrows()).map(|i| functions[(i, j)]).collect()))
+            .map(|j| self.sampled_functional((0..functions.nrows()).map(|i| functions[(i, j)]).collect(), tau))
             .collect();
         let means = self.answer(&functionals, true);
         let relative = self.count_deviation / self.rows;
@@ -958,13 +981,19 @@ fn factorise(mut matrix: Mat<f64>) -> Result<Llt<f64>, Error> {
     Err(Error::Question("the moments of the release contradict each other; get the original file".into()))
 }
 
-/// The variances τ² of parts of the model, given residuals r ~ N(0, fixed + Σ τ² part): each in turn becomes its mean over
-/// its posterior given the others, under a prior that is flat in its logarithm from 10⁻⁴ to 10.
-fn evidence(fixed: &Mat<f64>, parts: &[&Mat<f64>], residual: &[f64], judged: &[usize]) -> Vec<f64> {
-    const STEPS: i32 = 12;
-    let mut taus = vec![UNKNOWN_TAU; parts.len()];
+/// The variances τ² of parts of the model, given residuals r ~ N(0, fixed + Σ τ² part). The first `pairs` of the parts
+/// are pairs of columns, which start from a common variance.
+///
+/// First each variance (that of all pairs as one) in turn becomes its mean over its posterior given the others, under a
+/// prior that is flat in its logarithm from 10⁻⁴ to 10. Then the pairs part ways: each variance moves to the maximum of
+/// its evidence (at which its part of the residuals is as large as expected), held to where it was by one more
+/// observation of that.
+fn evidence(fixed: &Mat<f64>, parts: &[&Mat<f64>], pairs: usize, residual: &[f64], judged: &[usize]) -> Vec<f64> {
+    const ROUNDS: usize = 6;
+    // Where pairs part ways afterwards, a coarse start is enough.
+    let steps = if pairs < 2 { 10 } else { 5 };
     if judged.is_empty() {
-        return taus;
+        return vec![UNKNOWN_TAU; parts.len()];
     }
     let every = judged.len().div_ceil(EVIDENCE_FEATURES);
     let judged: Vec<usize> = judged.iter().copied().step_by(every).collect();
@@ -973,17 +1002,25 @@ fn evidence(fixed: &Mat<f64>, parts: &[&Mat<f64>], residual: &[f64], judged: &[u
     let fixed = pick(fixed);
     let parts: Vec<Mat<f64>> = parts.iter().map(|part| pick(part)).collect();
     let residual = column(&judged.iter().map(|i| residual[*i]).collect::<Vec<_>>());
-    let sweeps = if parts.len() == 1 { 1 } else { 2 };
-    for turn in 0..sweeps * parts.len() {
-        let part = turn % parts.len();
+    let mut groups: Vec<(std::ops::Range<usize>, Mat<f64>)> = Vec::new();
+    if pairs > 0 {
+        let mut sum = Mat::zeros(m, m);
+        parts[..pairs].iter().for_each(|part| sum += part);
+        groups.push((0..pairs, sum));
+    }
+    groups.extend((pairs..parts.len()).map(|part| (part..part + 1, parts[part].clone())));
+    let mut common = vec![0.05; groups.len()];
+    let sweeps = if groups.len() == 1 || pairs >= 2 { 1 } else { 2 };
+    for turn in 0..sweeps * groups.len() {
+        let at = turn % groups.len();
         let mut rest = fixed.clone();
-        for (other, matrix) in parts.iter().enumerate().filter(|(other, _)| *other != part) {
-            rest += faer::Scale(taus[other]) * matrix;
+        for (other, (_, matrix)) in groups.iter().enumerate().filter(|(other, _)| *other != at) {
+            rest += faer::Scale(common[other]) * matrix;
         }
-        let candidates: Vec<(f64, f64)> = (0..=STEPS)
+        let candidates: Vec<(f64, f64)> = (0..=steps)
             .filter_map(|step| {
-                let tau = 10f64.powf(-4.0 + 5.0 * f64::from(step) / f64::from(STEPS));
-                let factor = factorise(&rest + faer::Scale(tau) * &parts[part]).ok()?;
+                let tau = 10f64.powf(-4.0 + 5.0 * f64::from(step) / f64::from(steps));
+                let factor = factorise(&rest + faer::Scale(tau) * &groups[at].1).ok()?;
                 let solved = factor.solve(&residual);
                 let quadratic: f64 = (0..m).map(|i| residual[(i, 0)] * solved[(i, 0)]).sum();
                 let determinant: f64 = (0..m).map(|i| factor.L()[(i, i)].ln()).sum::<f64>() * 2.0;
@@ -992,7 +1029,33 @@ fn evidence(fixed: &Mat<f64>, parts: &[&Mat<f64>], residual: &[f64], judged: &[u
             .collect();
         let best = candidates.iter().fold(f64::NEG_INFINITY, |best, (_, log)| best.max(*log));
         let weights: f64 = candidates.iter().map(|(_, log)| (log - best).exp()).sum();
-        taus[part] = candidates.iter().map(|(tau, log)| tau * (log - best).exp()).sum::<f64>() / weights;
+        common[at] = candidates.iter().map(|(tau, log)| tau * (log - best).exp()).sum::<f64>() / weights;
+    }
+    let mut taus: Vec<f64> =
+        groups.iter().zip(&common).flat_map(|((range, _), tau)| range.clone().map(move |_| *tau)).collect();
+    if pairs < 2 {
+        return taus;
+    }
+    let identity = Mat::<f64>::identity(m, m);
+    for _ in 0..ROUNDS {
+        let mut total = fixed.clone();
+        for (part, tau) in parts.iter().zip(&taus) {
+            total += faer::Scale(*tau) * part;
+        }
+        let Ok(factor) = factorise(total) else { break };
+        let alpha = factor.solve(&residual);
+        let inverse = factor.solve(&identity);
+        for (at, (part, tau)) in parts.iter().zip(&mut taus).enumerate() {
+            let (mut gained, mut expected) = (0.0, 0.0);
+            for j in 0..m {
+                let (column, inverse) = (part.col_as_slice(j), inverse.col_as_slice(j));
+                expected += dot(column, inverse);
+                gained += alpha[(j, 0)] * dot(column, alpha.col_as_slice(0));
+            }
+            let (prior, held) = (1.0 / *tau, if at < pairs { common[0] } else { common[at + 1 - pairs] });
+            *tau *= ((gained + prior * held / *tau) / (expected + prior)).clamp(0.1, 10.0);
+            *tau = tau.clamp(1e-5, 10.0);
+        }
     }
     taus
 }

@@ -215,6 +215,12 @@ impl Axis {
         self.cell.iter().zip(&self.places).map(inside).collect()
     }
 
+    /// What each place has of a cell.
+    pub fn parts_of(&self, cell: usize) -> Vec<f64> {
+        let part = |(part, other): (&f64, &u32)| if *other as usize == cell { *part } else { 0.0 };
+        self.part.iter().zip(&self.cell).map(part).collect()
+    }
+
     /// The mean of a table over each cell, under the prior (or by width where a cell has no mass).
     pub fn cell_means(&self, table: &[f64]) -> Vec<f64> {
         let mut means = vec![0.0; self.cells];
