@@ -25,7 +25,7 @@ fn help_says_what_there_is() {
     Usage: m2m <COMMAND>
 
     Commands:
-      demo       Publish a release of an artificial population and show what is in it
+      demo       Publish a release of an artificial population and question it
       sketch     Read a table and write a release, or secret sums to be merged
       merge      Add up secret sums of parts of one table
       release    Turn secret sums into a release
@@ -49,8 +49,8 @@ fn help_says_what_there_is() {
 
     Start with `m2m demo`, then `m2m schema draft DATA`.
     ");
-    assert_snapshot!(help("demo"), @"
-    Publish a release of an artificial population and show what is in it
+    assert_snapshot!(help("demo"), @r#"
+    Publish a release of an artificial population and question it
 
     Usage: m2m demo [OPTIONS]
 
@@ -61,8 +61,9 @@ fn help_says_what_there_is() {
       -h, --help         Print help
 
     Example:
-      m2m demo --out demo && m2m info demo/people.m2m
-    ");
+      m2m demo --out demo && m2m sql demo/people.m2m "SELECT region, AVG(income) FROM people GROUP BY
+      region"
+    "#);
     assert_snapshot!(help("sketch"), @"
     Read a table and write a release, or secret sums to be merged
 
@@ -358,16 +359,16 @@ fn no_command_is_a_mistake_that_shows_help() {
     assert_eq!(desk.m2m("--version").ok().stdout, concat!("m2m ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 
-/// The noise of a count is discrete Laplace of scale below 19: beyond 1000 with probability below e⁻⁵², for all 14
-/// together below 10⁻²¹.
+/// Six counts of levels have discrete Laplace noise of scale below 19, and the number of rows one of scale 50: off by more
+/// than 1500 with probability below 10⁻¹².
 #[test]
-fn demo_shows_released_counts_near_the_truth() {
+fn demo_answers_near_the_truth() {
     let desk = Desk::new();
     let before = desk.names();
     let outcome = desk.m2m("demo").ok();
     assert_eq!(outcome.stderr, "");
     assert_eq!(desk.names(), before);
-    let (explanation, counts) = outcome.stdout.split_once("\nCounts").unwrap();
+    let (explanation, counts) = outcome.stdout.split_once("\nSELECT").unwrap();
     let explanation = mask(&mask(explanation, "Rows: about ", " (noise"), "sha256:", "\n");
     assert_snapshot!(trim(&explanation), @"
     50000 people who do not exist, 9 columns, one release.
@@ -390,15 +391,14 @@ fn demo_shows_released_counts_near_the_truth() {
       rff: 200 Fourier features, kernel gaussian with sigma 1; 200 sums, share 0.5, discrete Laplace noise of standard deviation 408.2 rows each
     Hash: sha256:…
     ");
-    let mut rows = 0;
-    for line in counts.lines().filter(|line| line.contains('±')) {
+    let answers: Vec<&str> = counts.lines().filter(|line| line.contains('±')).collect();
+    assert_eq!(answers.len(), 20, "{counts}");
+    for line in answers.iter().filter(|line| line.contains(" people ")) {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, released, "±", deviation, truth] = words[..] else { panic!("{line}") };
+        let [_, "people", released, "±", _, truth] = words[..] else { panic!("{line}") };
         let (released, truth): (f64, f64) = (released.parse().unwrap(), truth.parse().unwrap());
-        assert!((released - truth).abs() < 1000.0 && deviation == "26", "{line}");
-        rows += 1;
+        assert!((released - truth).abs() < 1500.0, "{line}");
     }
-    assert_eq!(rows, 14, "{counts}");
 }
 
 #[test]

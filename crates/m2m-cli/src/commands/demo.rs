@@ -3,16 +3,21 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use m2m::feature::Cell;
+use m2m::estimate::Model;
+use m2m::fit::{Fit, Options};
 use m2m::privatise::{Budget, Plan, Privacy};
 use m2m::source::{self, Table};
+use m2m::sql::{Cell, ColumnKind, Query};
 use m2m::sums::Sketcher;
-use m2m::{Decimal, Design, Release, Schema};
+use m2m::task::learn::Rows;
+use m2m::{Decimal, Design, Schema};
 
-use crate::console;
+use crate::{console, table};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  m2m demo --out demo && m2m info demo/people.m2m")]
+#[command(
+    after_help = "Example:\n  m2m demo --out demo && m2m sql demo/people.m2m \"SELECT region, AVG(income) FROM people GROUP BY region\""
+)]
 pub struct Args {
     /// Keep people.csv, schema.toml and people.m2m in this directory
     #[arg(long, value_name = "DIR")]
@@ -42,14 +47,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let noise = plan.draw()?;
     let people = population();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let table = Table::from_csv_bytes(people.clone().into_bytes());
-    let (sums, report) = source::sketch(&Sketcher::new(&schema, &design)?, &table, threads, &())?;
+    let csv = Table::from_csv_bytes(people.clone().into_bytes());
+    let (sums, report) = source::sketch(&Sketcher::new(&schema, &design)?, &csv, threads, &())?;
     let release = sums.privatise(noise)?;
     console::show!("{} people who do not exist, {} columns, one release.\n", report.rows, schema.columns().len());
     super::info::print(&release);
-    console::show!("\nCounts as they stand in the release, beside the truth that only the curator knows:\n");
-    show(&release, &people, "education")?;
-    show(&release, &people, "region")?;
+    let all: Vec<usize> = (0..schema.columns().len()).collect();
+    let truth = Rows::read(&csv, &schema, &all, &())?;
+    let fit = Fit::new(&release, Options::default())?;
+    for question in QUESTIONS {
+        console::show!("\n{question}\n");
+        beside_truth(&fit, &truth, question)?;
+    }
+    console::show!(
+        "\nEvery line is an answer from the release, its standard error, and the truth that only the curator knows."
+    );
     if let Some([csv, toml, m2m]) = &paths {
         let mut written = console::hold_interrupt();
         let dir = csv.parent().expect("a file in a directory");
@@ -63,27 +75,40 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The counts of a column's levels: noisy ones with the standard deviation of their noise beside the true ones.
-fn show(release: &Release, people: &str, column: &str) -> anyhow::Result<()> {
-    let schema = release.schema();
-    let position = schema.position(column).expect("the demo knows its columns");
-    for block in release.blocks() {
-        for (first, cells) in block.map().tables(schema)? {
-            let [cells] = &cells[..] else { continue };
-            if cells.column() != position {
-                continue;
-            }
-            let deviation = block.noise().standard_deviation(block.sums().len());
-            console::show!("  {column:<16} {:>14} {:>8}", "released", "truth");
-            for cell in 0..cells.len() {
-                let Cell::Level(level) = cells.describe(schema, cell) else { continue };
-                let truth = people.lines().skip(1).filter(|line| line.split(',').nth(position) == Some(&level)).count();
-                let released = format!("{} ± {deviation:.0}", block.sums()[first + cell]);
-                console::show!("  {level:<16} {released:>14} {truth:>8}");
-            }
-            console::show!("");
+/// What is asked of the release.
+const QUESTIONS: [&str; 3] = [
+    "SELECT education, COUNT(*) AS people, AVG(age) AS age FROM people GROUP BY education",
+    "SELECT sex, AVG(height) AS height, AVG(hours) AS hours FROM people WHERE age < 60 GROUP BY sex",
+    "SELECT MEDIAN(age) AS age, STDDEV(height) AS height, CORR(age, hours) AS r, AVG(smoker) AS smoke FROM people",
+];
+
+/// The answers to a query, one by one, beside those of the table itself.
+fn beside_truth(fit: &Fit, truth: &Rows, question: &str) -> anyhow::Result<()> {
+    let schema = Model::schema(fit);
+    let (released, true_rows) =
+        (Query::parse(question, schema)?.run(fit)?, Query::parse(question, schema)?.run(truth)?);
+    let mut rows = Vec::new();
+    for row in &released.rows {
+        let key = match &row[0] {
+            Cell::Text(key) => key.clone(),
+            _ => String::new(),
+        };
+        let same = true_rows.rows.iter().find(|other| !matches!(row[0], Cell::Text(_)) || other[0] == row[0]);
+        for (at, cell) in row.iter().enumerate() {
+            let Cell::Estimate(estimate) = cell else { continue };
+            let exact = same.and_then(|other| match &other[at] {
+                Cell::Estimate(exact) => Some(exact.value),
+                Cell::Number(exact) => Some(*exact),
+                _ => None,
+            });
+            rows.push(vec![
+                format!("  {key:<16}{}", released.columns[at]),
+                table::estimate(estimate, ColumnKind::Plain),
+                exact.map_or_else(String::new, table::number),
+            ]);
         }
     }
+    table::grid(&["".into(), "released".into(), "truth".into()], &rows);
     Ok(())
 }
 

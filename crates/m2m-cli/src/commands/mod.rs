@@ -32,7 +32,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Publish a release of an artificial population and show what is in it
+    /// Publish a release of an artificial population and question it
     Demo(demo::Args),
     /// Read a table and write a release, or secret sums to be merged
     Sketch(sketch::Args),

@@ -252,7 +252,10 @@ fn table1(args: &Args) -> anyhow::Result<Outcome> {
             }
         }
     }
-    tell!(args, "\nThe noise floor is the error that the noise alone would leave. ε = 1000 stands for the published ε = ∞: what remains\nthere is what 200 Fourier features of bandwidth 1, or 100 bins, leave open.\n");
+    tell!(
+        args,
+        "\nThe noise floor is the error that the noise alone would leave. ε = 1000 stands for the published ε = ∞: what remains\nthere is what 200 Fourier features of bandwidth 1, or 100 bins, leave open.\n"
+    );
     Ok(Outcome { result: Some(json!({"experiment": "table1", "cells": cells})), missing })
 }
 

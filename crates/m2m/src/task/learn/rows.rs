@@ -3,7 +3,7 @@
 use faer::Mat;
 
 use crate::Error;
-use crate::estimate::WeightedSample;
+use crate::estimate::{Model, Totals, WeightedSample};
 use crate::expr::{Checked, Scalar, value_of};
 use crate::panel::Panel;
 use crate::schema::{Schema, Unit};
@@ -76,5 +76,17 @@ impl WeightedSample for Rows {
         let scale = 1.0 / (n as f64 * (n as f64 - 1.0).max(1.0));
         let product = super::newton::multiply(centred.as_ref().transpose(), centred.as_ref());
         Mat::from_fn(p, p, |row, column| product[(row, column)] * scale)
+    }
+}
+
+/// The rows answer for themselves, without error.
+impl Model for Rows {
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn totals(&self, functions: &[Checked]) -> Totals {
+        let total = |function| self.values(function).into_iter().filter(|x| !x.is_nan()).sum();
+        Totals::exact(functions.iter().map(total).collect())
     }
 }
