@@ -3,11 +3,14 @@
 //!
 //! ```text
 //! Schema ──► Design (feature maps) ──► Sums (secret, exact integers) ──► privatise ──► Release (public file)
+//!                                                                                          │
+//!                     Estimate ◄── task::Ask, sql::Query, task::learn ◄── fit::Fit ◄── prior ┘
 //! ```
 //!
 //! A curator describes what is public about the table in a [`Schema`], chooses feature maps in a [`Design`],
 //! adds up features exactly in [`Sums`], and spends a [`Budget`](privatise::Budget) once to get a
-//! [`Release`].
+//! [`Release`]. An analyst reads the release against a [`Prior`](prior::Prior) in a [`Fit`](fit::Fit) and asks it
+//! whatever they like; every answer is an [`Estimate`] with its error.
 
 mod decimal;
 mod error;
