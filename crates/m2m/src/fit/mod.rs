@@ -8,17 +8,19 @@
 //!
 //! with posterior variance $K_{ff} - K_{fΦ}(K_{ΦΦ}+S)^{-1}K_{Φf}$: noise, approximation and distributional shift at once.
 //!
-//! **The paper's ridge** is K = τ² Cov_ψ (or τ² E_ψ[fg] uncentred): with Gram $G = E_ψ ΦΦ^\top$ and λ = σ²/(n²τ²) the
-//! answer is $\langle a, \tilde z\rangle$, $a = (G + λI)^{-1} E_ψ[fΦ]$. Every normalisation: Φ in real units (cosines in
-//! [-1, 1], cells 0 or 1), z̃ the noisy sum over the noisy count, σ² the variance of the noise on a sum, G a mean over the
+//! **The paper's ridge** is K = τ² Cov_ψ (or τ² E_ψ(fg), uncentred): with Gram $G = E_ψ ΦΦ^\top$ and λ = σ²/(n²τ²) the
+//! answer is $\langle a, \tilde z\rangle$, $a = (G + λI)^{-1} E_ψ(fΦ)$. Every normalisation: Φ in real units (cosines between
+//! -1 and 1, cells 0 or 1), z̃ the noisy sum over the noisy count, σ² the variance of the noise on a sum, G a mean over the
 //! prior and not a sum. [`Lambda`] chooses τ².
 //!
-//! **The default** learns ψ from the histograms in the release (a product of marginals) and splits K by the order of
-//! effects: what single columns do is known from the histograms, with the error of their noise; what columns do together
-//! has variance τ² Cov_ψ of the interaction parts, with τ² from the evidence of the other moments.
+//! **The default** learns ψ from the histograms in the release (a product of marginals; without histograms, from a first
+//! reading against the uniform) and splits K by the order of effects. What single columns do is known from the histograms,
+//! with the error of their noise and of what may hide within a bin. What two columns do together has variance τ² times
+//! the covariance of their pure interaction, with a τ² of its own for every pair (where they can be told apart); three and
+//! more share another. All τ² follow from the evidence of the other moments.
 //!
-//! Against a product prior and for features that are products (Fourier, tables), everything is exact ([`closed`]); other
-//! maps, other priors and functions that do not separate use random points ([`points`]).
+//! Against a product prior and for features that are products (Fourier, tables), everything is exact (`closed.rs`); other
+//! maps, other priors and functions that do not separate use random points (`points.rs`).
 
 mod closed;
 mod columns;
