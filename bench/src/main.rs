@@ -1,6 +1,8 @@
 //! Speed of m2m beside its peers. Every figure is CPU time, every comparison is interleaved in one run, and what is
-//! printed is the median of the rounds' ratios. Run it by `cargo xtask bench`.
+//! printed is the median of the rounds' ratios. Run it by `cargo xtask bench` and `cargo xtask bench fit`.
 #![allow(unsafe_code)]
+
+mod fit;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -158,8 +160,9 @@ fn main() -> anyhow::Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["speed", python, binary, directory] => speed(python, binary, Path::new(directory)),
+        ["fit", python, binary, directory] => fit::run(python, binary, Path::new(directory)),
         ["memory", binary, directory] => memory(binary, Path::new(directory)),
-        _ => bail!("run it by `cargo xtask bench` or `cargo xtask bench memory`"),
+        _ => bail!("run it by `cargo xtask bench`, `cargo xtask bench fit` or `cargo xtask bench memory`"),
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "usage:
   cargo xtask test            everything that must pass: formatting, lints, docs, oracles, tests
   cargo xtask bench           speed beside the peers, in one interleaved run
+  cargo xtask bench fit       speed of fits and questions beside numpy and scipy
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe";
 
 fn main() -> ExitCode {
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     let result = match words[..] {
         ["test"] => test(),
         ["bench"] => bench(),
+        ["bench", "fit"] => bench_fit(),
         ["bench", "memory"] => bench_memory(),
         _ => Err(USAGE.to_owned()),
     };
@@ -41,8 +43,8 @@ fn test() -> Outcome {
     cargo(&["test", "--workspace"])
 }
 
-/// Checks by programs that share no code with ours: a naive Python re-implementation of every map, OpenDP's samplers, and
-/// a JSON Schema validator.
+/// Checks by programs that share no code with ours: a naive Python re-implementation of every map, the ridge in numpy,
+/// OpenDP's samplers, and a JSON Schema validator.
 fn oracles() -> Outcome {
     let python = venv("oracles", &["numpy", "opendp", "jsonschema"])?;
     let oracle = root().join("crates/m2m/tests/oracle");
@@ -55,6 +57,9 @@ fn oracles() -> Outcome {
         let files = ["json", "csv", "sums"].map(|ending| work.join(format!("{table}.{ending}")));
         run(Command::new(&python).arg(oracle.join("naive.py")).args(files))?;
     }
+    let fits = work.join("fit");
+    run(Command::new(examples.join("oracle_fit")).arg(&fits))?;
+    run(Command::new(&python).arg(oracle.join("fit.py")).arg(&fits))?;
     run(Command::new(&python).arg(oracle.join("opendp_noise.py")).arg(examples.join("draws")))?;
     run(Command::new(&python)
         .arg(oracle.join("release_schema.py"))
@@ -69,6 +74,17 @@ fn bench() -> Outcome {
     let release = target().join("release");
     run(Command::new(release.join("m2m-bench"))
         .arg("speed")
+        .arg(python)
+        .arg(release.join("m2m"))
+        .arg(root().join("target/bench")))
+}
+
+fn bench_fit() -> Outcome {
+    let python = venv("peers", &["numpy", "scipy"])?;
+    cargo(&["build", "--release", "--package", "m2m-bench", "--package", "m2m-cli"])?;
+    let release = target().join("release");
+    run(Command::new(release.join("m2m-bench"))
+        .arg("fit")
         .arg(python)
         .arg(release.join("m2m"))
         .arg(root().join("target/bench")))

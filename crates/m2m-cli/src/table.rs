@@ -88,6 +88,11 @@ pub fn grid(header: &[String], rows: &[Vec<String>]) {
     }
 }
 
+/// A name as a field of a CSV file.
+pub fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// An estimate as `value ± error`, with a star where it should not be leaned on.
 pub fn estimate(estimate: &Estimate, kind: ColumnKind) -> String {
     let (value, error) = estimate_parts(estimate, kind);

@@ -45,7 +45,7 @@ pub enum Error {
     #[error("ledger: {0}")]
     Ledger(String),
     /// A file could not be opened or read.
-    #[error("cannot read {path}: {error}")]
+    #[error("cannot read {path}: {error}; give a file that is there and can be read")]
     Read {
         /// Which file.
         path: PathBuf,

@@ -53,6 +53,14 @@ pub fn restricted<'m>(model: &'m dyn Model, condition: Option<&str>) -> anyhow::
     }
 }
 
+/// Refuses a column that is named twice.
+pub fn distinct(columns: &[String]) -> Result<(), Mistake> {
+    match columns.iter().enumerate().find(|(i, name)| columns[..*i].contains(name)) {
+        Some((_, twice)) => Err(Mistake(format!("column `{twice}` is named twice; name it once"))),
+        None => Ok(()),
+    }
+}
+
 /// An estimate as JSON.
 pub fn json(estimate: &Estimate) -> Value {
     json!({ "value": estimate.value, "std_error": estimate.std_error, "low": estimate.low, "high": estimate.high })
@@ -87,11 +95,11 @@ impl Reading {
                 Mistake(format!("the factor `{factor}` of --lambda is not a number above 0; give one, as in theorem:2"))
             })?;
         let lambda = match rule {
-            "evidence" => Lambda::Evidence,
+            "evidence" if self.lambda == rule => Lambda::Evidence,
             "theorem" => Lambda::Theorem(factor),
             "paper" => Lambda::Paper(factor),
             _ => {
-                let message = format!("there is no rule `{rule}`; choose evidence, theorem or paper");
+                let message = format!("there is no rule `{}`; choose evidence, theorem or paper", self.lambda);
                 return Err(Mistake(message).into());
             }
         };

@@ -39,6 +39,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    ask::distinct(args.columns.as_deref().unwrap_or_default())?;
     let sample = args.reading.open(&args.release)?;
     let options = ClusterOptions { k: args.k, standardise: !args.raw, seed: args.seed, ..ClusterOptions::default() };
     let columns = args.columns.as_deref();

@@ -45,6 +45,7 @@ pub fn numeric(schema: &Schema, names: Option<&[String]>) -> Vec<String> {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    ask::distinct(args.columns.as_deref().unwrap_or_default())?;
     let fit = args.reading.open(&args.release)?;
     let asked = ask::restricted(&fit, args.condition.as_deref())?;
     let names = numeric(asked.schema(), args.columns.as_deref());
@@ -59,8 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             console::show!("a,b,value,std_error,low,high");
             for (i, row) in matrix.entries.iter().enumerate() {
                 for (j, entry) in row.iter().enumerate().take(i + 1) {
-                    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-                    let (a, b) = (quoted(&matrix.names[i]), quoted(&matrix.names[j]));
+                    let (a, b) = (table::quoted(&matrix.names[i]), table::quoted(&matrix.names[j]));
                     console::show!("{a},{b},{},{},{},{}", entry.value, entry.std_error, entry.low, entry.high);
                 }
             }

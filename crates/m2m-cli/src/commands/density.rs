@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use m2m::expr::{col, find_column};
-use m2m::schema::Range;
+use m2m::schema::{Kind, Range, time};
 use m2m::task::Ask;
 use serde_json::json;
 
@@ -42,9 +42,10 @@ pub struct Args {
 }
 
 /// Points of a grid, at most.
-const MAX_POINTS: usize = 100_000;
+const MAX_POINTS: usize = 10_000;
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    ask::distinct(&args.columns)?;
     let fit = args.reading.open(&args.release)?;
     let asked = ask::restricted(&fit, args.condition.as_deref())?;
     let ranges = args.columns.iter().map(|name| range(&asked, name)).collect::<anyhow::Result<Vec<Range>>>()?;
@@ -53,7 +54,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Some(_) => return Err(Mistake("--bandwidth needs a number for each column; give as many".into()).into()),
         None => usual_bandwidth(&asked, &args.columns)?,
     };
-    let points = if args.at.is_empty() { grid(args, &ranges)? } else { given(args)? };
+    let points = if args.at.is_empty() { grid(args, &ranges)? } else { given(&asked, args)? };
     let columns: Vec<&str> = args.columns.iter().map(String::as_str).collect();
     let densities =
         points.iter().map(|point| asked.density(&columns, point, &bandwidth)).collect::<Result<Vec<_>, _>>()?;
@@ -68,7 +69,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             console::show!("{}", serde_json::to_string(&all)?);
         }
         Format::Csv => {
-            console::show!("{},density,std_error,low,high", args.columns.join(","));
+            let quoted: Vec<String> = args.columns.iter().map(|name| table::quoted(name)).collect();
+            console::show!("{},density,std_error,low,high", quoted.join(","));
             for (point, d) in points.iter().zip(&densities) {
                 let at: Vec<String> = point.iter().map(f64::to_string).collect();
                 console::show!("{},{},{},{},{}", at.join(","), d.value, d.std_error, d.low, d.high);
@@ -114,13 +116,30 @@ fn usual_bandwidth(asked: &Ask<'_>, columns: &[String]) -> anyhow::Result<Vec<f6
         .collect()
 }
 
-fn given(args: &Args) -> anyhow::Result<Vec<Vec<f64>>> {
+fn given(asked: &Ask<'_>, args: &Args) -> anyhow::Result<Vec<Vec<f64>>> {
+    let schema = asked.schema();
+    let kinds = args.columns.iter().map(|name| Ok(&schema.columns()[find_column(schema, name)?].kind));
+    let kinds = kinds.collect::<Result<Vec<&Kind>, m2m::Error>>()?;
+    let coordinate = |kind: &Kind, text: &str| match kind {
+        Kind::Date(_) => time::parse_date(text),
+        Kind::Datetime(_) => time::parse_datetime(text),
+        _ => text.parse().ok(),
+    };
     args.at
         .iter()
         .map(|text| {
-            let point: Option<Vec<f64>> = text.split(',').map(|x| x.trim().parse().ok()).collect();
-            let point = point.filter(|point| point.len() == args.columns.len());
-            let wrong = || Mistake(format!("--at {text} is not a number for each column; give as many as columns"));
+            let words: Vec<&str> = text.split(',').map(str::trim).collect();
+            let point: Option<Vec<f64>> = if words.len() == kinds.len() {
+                kinds.iter().zip(words).map(|(k, x)| coordinate(k, x)).collect()
+            } else {
+                None
+            };
+            let point = point.filter(|point| point.iter().all(|x| x.is_finite()));
+            let wrong = || {
+                Mistake(format!(
+                    "--at {text} is not a finite number (or date) for each column; give one for each, as in --at 40,3.5"
+                ))
+            };
             Ok(point.ok_or_else(wrong)?)
         })
         .collect()

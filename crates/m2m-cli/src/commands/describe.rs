@@ -115,7 +115,7 @@ impl Description {
     fn print(&self) {
         let plain = ColumnKind::Plain;
         console::show!("");
-        let missing = if self.missing.value > 2.0 * self.missing.std_error {
+        let missing = if self.missing.value > (2.0 * self.missing.std_error).max(0.5) {
             format!(", {} missing", table::estimate(&self.missing, plain))
         } else {
             String::new()

@@ -9,7 +9,7 @@ use m2m::task::learn::{self, Fitted, Formula, Learner, Metrics, Options, Rows, W
 use serde_json::json;
 
 use super::{Format, ask};
-use crate::console::{self, Progress};
+use crate::console::{self, Mistake, Progress};
 use crate::table;
 
 #[derive(clap::Args)]
@@ -108,6 +108,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             let table = Table::open(std::slice::from_ref(path), CsvOptions { delimiter: args.delimiter })?;
             let progress = Progress::new(table.bytes());
             let rows = Rows::read(&table, WeightedSample::schema(&sample), formula.columns(), &progress)?;
+            if WeightedSample::is_empty(&rows) {
+                let message = format!("{} has no rows; give a table that has some", path.display());
+                return Err(Mistake(message).into());
+            }
             Some(fitted.evaluate(&formula.encode(&rows)))
         }
         None => None,

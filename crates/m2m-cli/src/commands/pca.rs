@@ -26,6 +26,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    ask::distinct(args.columns.as_deref().unwrap_or_default())?;
     let sample = args.reading.open(&args.release)?;
     let pca = learn::pca(&sample, args.columns.as_deref(), args.standardise)?;
     match args.format {

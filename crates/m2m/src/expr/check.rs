@@ -130,6 +130,31 @@ impl Node {
     }
 }
 
+impl Node {
+    /// The numbers that stand in it.
+    pub(crate) fn constants(&self, numbers: &mut Vec<f64>) {
+        match self {
+            Self::Number(x) => numbers.push(*x),
+            Self::Column(_) | Self::Text(_) | Self::Boolean(_) | Self::Null => {}
+            Self::Negate(node) | Self::Not(node) | Self::IsNull(node) | Self::Like { text: node, .. } => {
+                node.constants(numbers);
+            }
+            Self::Binary(_, left, right) => {
+                left.constants(numbers);
+                right.constants(numbers);
+            }
+            Self::Case { branches, otherwise } => {
+                for (condition, value) in branches {
+                    condition.constants(numbers);
+                    value.constants(numbers);
+                }
+                otherwise.constants(numbers);
+            }
+            Self::Call(_, arguments) => arguments.iter().for_each(|argument| argument.constants(numbers)),
+        }
+    }
+}
+
 /// Nesting beyond this is refused, so that no text can exhaust the stack.
 const MAX_DEPTH: usize = 200;
 

@@ -279,7 +279,7 @@ pub(crate) fn shared(a: &Term, b: &Term, prior: &Independent) -> Shared {
 }
 
 /// Complex numbers of a whole block, real parts and imaginary parts.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Waves {
     re: Vec<f64>,
     im: Vec<f64>,
@@ -347,33 +347,50 @@ impl Fourier {
             let angle =
                 |frequency: usize, coordinate: usize| directions[frequency][at + coordinate] * std::f64::consts::TAU;
             let mut waves = vec![0.0; axis.len() * 2 * count];
-            for (place, waves) in axis.places().iter().zip(waves.chunks_exact_mut(2 * count)) {
-                let (cosines, sines) = waves.split_at_mut(count);
-                for (frequency, (c, s)) in cosines.iter_mut().zip(sines).enumerate() {
-                    (*s, *c) = match place {
-                        Place::Point(Value::Unit(unit)) => (angle(frequency, 0) * unit).sin_cos(),
-                        Place::Point(Value::Missing) => angle(frequency, 1).sin_cos(),
-                        Place::Point(Value::Code(code)) => angle(frequency, *code as usize).sin_cos(),
-                        Place::Interval { low, high } => {
-                            let theta = angle(frequency, 0);
-                            let (s, c) = (theta * 0.5 * (low + high)).sin_cos();
-                            let flat = sinc(theta * 0.5 * (high - low));
-                            (s * flat, c * flat)
+            let mut interval = IntervalWaves::default();
+            for (at, place) in axis.places().iter().enumerate() {
+                let (done, rest) = waves.split_at_mut(at * 2 * count);
+                let (cosines, sines) = rest[..2 * count].split_at_mut(count);
+                let point = |place: &Place, f: usize| match place {
+                    Place::Point(Value::Unit(unit)) => angle(f, 0) * unit,
+                    Place::Point(Value::Missing) => angle(f, 1),
+                    Place::Point(Value::Code(code)) => angle(f, *code as usize),
+                    Place::Interval { low, high } => angle(f, 0) * 0.5 * (low + high),
+                    Place::Slope => 0.0,
+                };
+                match place {
+                    Place::Point(_) => {
+                        for (f, (c, s)) in cosines.iter_mut().zip(sines).enumerate() {
+                            (*s, *c) = point(place, f).sin_cos();
                         }
-                        Place::Slope => continue,
-                    };
-                }
-            }
-            // The slope of e^{iθ(c + at)} is 3i·j₁(θa)·e^{iθc}, j₁ the spherical Bessel function.
-            for (i, place) in axis.places().iter().enumerate() {
-                if let Place::Interval { low, high } = place {
-                    let (before, after) = waves.split_at_mut((i + 1) * 2 * count);
-                    let interval = &before[i * 2 * count..];
-                    for frequency in 0..count {
-                        let x = angle(frequency, 0) * 0.5 * (high - low);
-                        let ratio = 3.0 * bessel(x) / sinc(x);
-                        after[frequency] = -ratio * interval[count + frequency];
-                        after[count + frequency] = ratio * interval[frequency];
+                    }
+                    Place::Interval { low, high } => {
+                        let next_to_last = interval.fits(*low, *high);
+                        if !next_to_last {
+                            interval = IntervalWaves::new((0..count).map(|f| angle(f, 0)), *low, *high);
+                        }
+                        interval.end = *high;
+                        if next_to_last {
+                            // One step on from the interval before.
+                            let last = &done[(at - 2) * 2 * count..][..2 * count];
+                            let step = &interval.step;
+                            for f in 0..count {
+                                cosines[f] = last[f] * step.re[f] - last[count + f] * step.im[f];
+                                sines[f] = last[f] * step.im[f] + last[count + f] * step.re[f];
+                            }
+                        } else {
+                            for (f, (c, s)) in cosines.iter_mut().zip(sines).enumerate() {
+                                let (sin, cos) = point(place, f).sin_cos();
+                                (*c, *s) = (cos * interval.flat[f], sin * interval.flat[f]);
+                            }
+                        }
+                    }
+                    Place::Slope => {
+                        let last = &done[(at - 1) * 2 * count..][..2 * count];
+                        for f in 0..count {
+                            cosines[f] = -interval.slope[f] * last[count + f];
+                            sines[f] = interval.slope[f] * last[f];
+                        }
                     }
                 }
             }
@@ -715,6 +732,40 @@ fn project_loop(weighted: &[f64], waves: &[f64], re: &mut [f64], im: &mut [f64])
         for (sum, s) in im.iter_mut().zip(sines) {
             *sum += weight * s;
         }
+    }
+}
+
+/// What the waves on intervals of one width have in common.
+#[derive(Default)]
+struct IntervalWaves {
+    width: f64,
+    end: f64,
+    /// The mean of a wave over an interval, relative to its value in the middle: sinc θa, where a is half the width.
+    flat: Vec<f64>,
+    /// Its slope relative to its mean, but for a quarter turn: $3 j_1(θa)/\mathrm{sinc}\,θa$, j₁ the spherical Bessel function.
+    slope: Vec<f64>,
+    /// From one interval to the next.
+    step: Waves,
+}
+
+impl IntervalWaves {
+    fn new(angles: impl Iterator<Item = f64>, low: f64, high: f64) -> Self {
+        let width = high - low;
+        let mut waves = Self { width, end: high, ..Self::default() };
+        for angle in angles {
+            let x = 0.5 * angle * width;
+            waves.flat.push(sinc(x));
+            waves.slope.push(3.0 * bessel(x) / sinc(x));
+            let (s, c) = (angle * width).sin_cos();
+            waves.step.re.push(c);
+            waves.step.im.push(s);
+        }
+        waves
+    }
+
+    /// Whether an interval follows the last one and is as wide.
+    fn fits(&self, low: f64, high: f64) -> bool {
+        self.width > 0.0 && low == self.end && ((high - low) / self.width - 1.0).abs() < 1e-9
     }
 }
 

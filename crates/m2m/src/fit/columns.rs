@@ -20,6 +20,25 @@ pub(crate) struct Knowledge {
     pub within: Vec<f64>,
     /// `[cell][feature]`: the main effect of the column on the features.
     pub effects: Mat<f64>,
+    /// For each cell, if it has more than a point.
+    pub tilts: Vec<Option<Tilt>>,
+}
+
+/// How the density may lean within a cell.
+pub(crate) struct Tilt {
+    /// The linear function (u - centre) / scale of the place, of mean 0 and variance 1 in the cell; also as a table.
+    pub centre: f64,
+    pub scale: f64,
+    table: Vec<f64>,
+    /// What it does to the features.
+    effect: Vec<f64>,
+}
+
+impl Tilt {
+    /// The mean of a question's main effect times the tilt in a cell.
+    pub fn share(&self, axis: &Axis, cell: usize, effect: &[f64]) -> f64 {
+        axis.within(cell, &self.table, effect)
+    }
 }
 
 impl Knowledge {
@@ -39,7 +58,25 @@ impl Knowledge {
         let scaled = Mat::from_fn(cells, features, |cell, i| {
             self.variance[cell].sqrt() * (self.effects[(cell, i)] - sums[i] / total)
         });
-        scaled.transpose() * &scaled
+        let mut spread = scaled.transpose() * &scaled;
+        for (within, tilt) in self.within.iter().zip(&self.tilts) {
+            if let Some(tilt) = tilt {
+                super::rank_one(&mut spread, &tilt.effect, *within);
+            }
+        }
+        spread
+    }
+
+    /// Adds what the tilts that a question shares with the features give their covariance, where `share` is the mean of the
+    /// question times the tilt in a cell.
+    pub fn add_tilts(&self, share: impl Fn(usize, &Tilt) -> f64, k: &mut [f64]) {
+        for (cell, (within, tilt)) in self.within.iter().zip(&self.tilts).enumerate() {
+            let Some(tilt) = tilt else { continue };
+            let share = within * share(cell, tilt);
+            if share != 0.0 {
+                k.iter_mut().zip(&tilt.effect).for_each(|(k, x)| *k += share * x);
+            }
+        }
     }
 
     /// Tabulates the main effects on features.
@@ -53,6 +90,15 @@ impl Knowledge {
             }
         }
         self.effects = effects;
+        self.tilts = masses
+            .iter()
+            .enumerate()
+            .map(|(cell, mass)| {
+                let (table, centre, scale) = axis.tilt(cell).filter(|_| *mass > 0.0)?;
+                let term = Term { coefficient: 1.0 / mass, factors: vec![(axis.column(), table.clone())] };
+                Some(Tilt { centre, scale, table, effect: closed.against(&term, prior).all })
+            })
+            .collect();
     }
 }
 
@@ -90,7 +136,10 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
                 let axis = Axis::new(schema, column, Some(&cells));
                 let masses = axis.cell_masses();
                 let within = masses.iter().map(|mass| mass * mass).collect();
-                (axis, Knowledge { cells, variance: masses, noise: false, within, effects: Mat::new() })
+                (
+                    axis,
+                    Knowledge { cells, variance: masses, noise: false, within, effects: Mat::new(), tilts: Vec::new() },
+                )
             }
         };
         axes.push(axis);
@@ -140,10 +189,25 @@ fn settle(schema: &Schema, cells: Cells, noisy: &[f64], deviation: f64) -> (Axis
     let probabilities: Vec<f64> =
         projected.iter().zip(&uniform).map(|(p, u)| (1.0 - trace) * p + trace * u / total).collect();
     axis.set_cells(&probabilities);
+    axis.lean(&leans(&cells, &probabilities, deviation));
     let variance = projected.iter().map(|p| deviation * deviation * if *p > 0.0 { 1.0 } else { CLIPPED }).collect();
     let uneven = unevenness(&projected, deviation);
     let within = probabilities.iter().map(|p| uneven * p * p).collect();
-    (axis, Knowledge { cells, variance, noise: true, within, effects: Mat::new() })
+    (axis, Knowledge { cells, variance, noise: true, within, effects: Mat::new(), tilts: Vec::new() })
+}
+
+/// How much the density leans within each bin, judged by its neighbours: half its relative change across the bin, as far
+/// as that stands out from the noise.
+fn leans(cells: &Cells, probabilities: &[f64], deviation: f64) -> Vec<f64> {
+    let bins = cells.edges().map_or(0, |edges| edges.len() - 1);
+    let mut leans = vec![0.0; probabilities.len()];
+    for bin in 1..bins.saturating_sub(1) {
+        let p = probabilities[bin].max(1e-12);
+        let lean = (probabilities[bin + 1] - probabilities[bin - 1]) / (4.0 * p);
+        let noise = deviation * deviation / (8.0 * p * p);
+        leans[bin] = (lean * (1.0 - noise / (lean * lean).max(1e-300)).max(0.0)).clamp(-0.9, 0.9);
+    }
+    leans
 }
 
 /// How much of the noise's variance remains in a cell that came out below zero and was set to it.

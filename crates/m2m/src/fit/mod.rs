@@ -152,6 +152,13 @@ struct Moments {
 const MAX_FEATURES: usize = 8192;
 /// Features on which τ² is judged, at most.
 const EVIDENCE_FEATURES: usize = 800;
+/// A larger variance of interactions than this is not believed: moments without noise can ask for any, as no law is quite
+/// a smooth change of the prior, and answers to rough questions would then be extrapolated without restraint.
+const MAX_TAU: f64 = 1.0;
+/// Where the moments hardly speak of a pair of columns, it is not taken for independent because others are: its variance
+/// is held to this by so many observations.
+const UNSEEN_TAU: f64 = 0.1;
+const HELD: f64 = 0.25;
 /// The variance of interactions where nothing in the release speaks of them: any correlation is possible.
 const UNKNOWN_TAU: f64 = 1.0 / 3.0;
 
@@ -292,22 +299,12 @@ impl Fit {
         for (i, noise) in self.noise.iter().enumerate() {
             fixed[(i, i)] = *noise;
         }
-        // The part of main effects that is not known: all of it, or that of columns without a histogram.
+        // The part of main effects that is not known at all.
         let mut open = None;
         if let Some(main) = main {
             rest -= &main;
             open = self.knowledge.is_empty().then_some(main);
-            for known in &self.knowledge {
-                let spread = known.spread();
-                if known.noise {
-                    fixed += spread;
-                } else {
-                    match &mut open {
-                        Some(open) => *open += spread,
-                        None => open = Some(spread),
-                    }
-                }
-            }
+            self.knowledge.iter().for_each(|known| fixed += known.spread());
         } else if !self.options.centred {
             rank_one(&mut rest, &self.mean, 1.0);
             self.mean.fill(0.0);
@@ -330,9 +327,6 @@ impl Fit {
             rest: taus[pairs.len()],
             main: taus.get(pairs.len() + 1).copied().unwrap_or(taus[pairs.len()]),
         };
-        for known in self.knowledge.iter_mut().filter(|known| !known.noise) {
-            known.variance.iter_mut().for_each(|variance| *variance *= self.taus.main);
-        }
         let factor = factorise(fixed)?;
         let solved = factor.solve(column(&residual));
         self.alpha = (0..m).map(|i| solved[(i, 0)]).collect();
@@ -377,7 +371,8 @@ impl Fit {
     /// The estimated probability of a cell of a column.
     fn probability(&self, closed: &Closed, cells: &crate::feature::Cells, cell: usize) -> f64 {
         let column = cells.column();
-        let table = self.prior.axes[column].tabulate(|value| f64::from(cells.of(value) as usize == cell));
+        let table = self.prior.axes[column]
+            .tabulate(&cells.edges().unwrap_or_default(), |value| f64::from(cells.of(value) as usize == cell));
         let term = Term { coefficient: 1.0, factors: vec![(column, table)] };
         let functional = self.closed_functional(closed, vec![term]);
         functional.mean + dot(&functional.k, &self.alpha)
@@ -412,7 +407,7 @@ impl Fit {
             let means: Vec<f64> =
                 term.factors.iter().map(|(column, table)| self.prior.axes[*column].mean(table)).collect();
             let mean = term.coefficient * means.iter().product::<f64>();
-            functional.mean += mean;
+            functional.prior_mean += mean;
             for (at, (column, table)) in term.factors.iter().enumerate() {
                 let rest = means.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, m)| m).product::<f64>()
                     * term.coefficient;
@@ -445,6 +440,8 @@ impl Fit {
             for (column, effect, cells) in &mut functional.effects {
                 *cells = self.prior.axes[*column].cell_means(effect);
                 let known = &self.knowledge[*column];
+                let axis = &self.prior.axes[*column];
+                known.add_tilts(|cell, tilt| tilt.share(axis, cell, effect), &mut k);
                 for (cell, x) in known.covariance(cells).iter().enumerate().filter(|(_, x)| **x != 0.0) {
                     for (i, k) in k.iter_mut().enumerate() {
                         *k += x * known.effects[(cell, i)];
@@ -452,6 +449,7 @@ impl Fit {
                 }
             }
         }
+        functional.mean = if self.options.centred { functional.prior_mean } else { 0.0 };
         functional.k = k;
         functional.terms = terms;
         functional
@@ -473,7 +471,7 @@ impl Fit {
         known += self.taus.rest * (all - main);
         let ignorance = main + UNKNOWN_TAU * (all - main);
         if self.knowledge.is_empty() {
-            let uncentred = if self.options.centred { 0.0 } else { f.mean * g.mean };
+            let uncentred = if self.options.centred { 0.0 } else { f.prior_mean * g.prior_mean };
             return (known + self.taus.rest * uncentred + self.taus.main * main, ignorance);
         }
         for (column, effect, cells) in &f.effects {
@@ -486,10 +484,20 @@ impl Fit {
         (known, ignorance)
     }
 
-    /// A function, sampled at the points.
-    fn sampled(&self, function: &Checked) -> Functional {
-        let values = self.points().values(&self.schema, function, |value| value.weight());
-        self.sampled_functional(values, self.taus.among(&function.columns()))
+    /// Functions, sampled at the points. All have the variance of the interactions of all their columns, so that answers
+    /// stay linear.
+    fn sampled(&self, functions: &[Checked]) -> Vec<Functional> {
+        let mut columns: Vec<usize> = functions.iter().flat_map(Checked::columns).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let tau = self.taus.among(&columns);
+        functions
+            .iter()
+            .map(|function| {
+                let values = self.points().values(&self.schema, function, |value| value.weight());
+                self.sampled_functional(values, tau)
+            })
+            .collect()
     }
 
     /// A function given by its values at the points.
@@ -507,6 +515,7 @@ impl Fit {
             functional.rest = values.iter().map(|x| x - mean).collect();
         } else {
             let mut rest: Vec<f64> = values.iter().map(|x| x - mean).collect();
+            let mut tilted = vec![0.0; self.kept.len()];
             let centred = rest.clone();
             for (column, known) in self.knowledge.iter().enumerate() {
                 let cells: Vec<u32> = points
@@ -520,9 +529,21 @@ impl Fit {
                     sums[*cell as usize].1 += 1.0;
                 }
                 let means: Vec<f64> = sums.iter().map(|(sum, count): &(f64, f64)| sum / count.max(1.0)).collect();
-                for (rest, cell) in rest.iter_mut().zip(&cells) {
-                    *rest -= means[*cell as usize];
+                let units: Vec<f64> = points.column(column);
+                let mut shares = vec![0.0; known.cells.len()];
+                for ((cell, unit), x) in cells.iter().zip(&units).zip(&centred) {
+                    if let Some(tilt) = &known.tilts[*cell as usize] {
+                        let share = x * (unit - tilt.centre) / tilt.scale;
+                        shares[*cell as usize] += share / sums[*cell as usize].1.max(1.0);
+                    }
                 }
+                for ((rest, cell), unit) in rest.iter_mut().zip(&cells).zip(&units) {
+                    *rest -= means[*cell as usize];
+                    if let Some(tilt) = &known.tilts[*cell as usize] {
+                        *rest -= shares[*cell as usize] * (unit - tilt.centre) / tilt.scale;
+                    }
+                }
+                known.add_tilts(|cell, _| shares[cell], &mut tilted);
                 functional.effects.push((column, Vec::new(), means));
             }
             let rest_mean = rest.iter().sum::<f64>() / points.count() as f64;
@@ -537,6 +558,7 @@ impl Fit {
                     }
                 }
             }
+            k.iter_mut().zip(tilted).for_each(|(k, x)| *k += x);
             functional.k = k;
             functional.rest = rest;
         }
@@ -661,13 +683,13 @@ impl Fit {
                 return self.answer(&functionals, false);
             }
         }
-        let functionals: Vec<Functional> = functions.iter().map(|function| self.sampled(function)).collect();
+        let functionals = self.sampled(functions);
         self.answer(&functionals, true)
     }
 
-    /// The nearest weights to the unbiased ones that are not negative, have mean 1 and (nearly) the same means of all
+    /// The nearest weights to the unbiased ones that are not negative, have mean 1 and (nearly) the fitted means of all
     /// released features, histograms included: $w = \max(0, c + w_0 + τ^2 β^\top(Φ - μ))$ with
-    /// $S β = E_{w_0} Φ - E_w Φ$.
+    /// $S β = \hat z - E_w Φ$.
     ///
     /// Each step solves with the matrix of the problem without clipping. That bounds the true one from above, so the steps
     /// never overshoot; momentum makes up for their caution.
@@ -695,7 +717,15 @@ impl Fit {
             matrix[(i, i)] += noise;
         }
         let Ok(factor) = factorise(matrix) else { return start };
-        let target = points.moments(unbiased);
+        // The fitted moments, as far as they differ from the prior's.
+        let place: HashMap<(usize, usize), usize> = self.kept.iter().enumerate().map(|(i, key)| (*key, i)).collect();
+        let fitted = |i: usize| self.released[i] - self.noise[i] * self.alpha[i] - self.mean[i];
+        let target: Vec<f64> = points
+            .kept()
+            .iter()
+            .zip(points.mean())
+            .map(|(key, mean)| mean + place.get(key).map_or(0.0, |i| fitted(*i)))
+            .collect();
         let gap_of = |weights: &[f64], beta: &[f64]| -> Vec<f64> {
             let moments = points.moments(weights);
             (0..m).map(|i| target[i] - moments[i] - noise[i] * beta[i]).collect()
@@ -732,7 +762,7 @@ impl Fit {
                 let terms = self.closed.as_ref().and_then(|_| separate(function, &self.schema, &self.prior));
                 match (&self.closed, terms) {
                     (Some(closed), Some(terms)) => value(&self.closed_functional(closed, terms)),
-                    _ => value(&self.sampled(function)),
+                    _ => value(&self.sampled(std::slice::from_ref(function))[0]),
                 }
             })
             .collect()
@@ -751,16 +781,44 @@ impl Fit {
             .collect()
     }
 
+    /// The weights for the plain ridge, solved on the points themselves: coefficients from exact moments would be blown up
+    /// in directions that the points happen to lack.
+    fn weights_of_points(&self) -> Vec<f64> {
+        let points = self.points();
+        let tau = self.taus.rest.max(self.taus.main);
+        let mut matrix = points.gram(Simd::detect());
+        let mut mean = points.mean().to_vec();
+        if self.options.centred {
+            rank_one(&mut matrix, &mean, -1.0);
+        } else {
+            mean.fill(0.0);
+        }
+        let mut matrix = faer::Scale(tau) * matrix;
+        let mut residual = Vec::with_capacity(mean.len());
+        for (i, (block, feature)) in points.kept().iter().enumerate() {
+            matrix[(i, i)] += self.blocks[*block].noise;
+            residual.push(self.blocks[*block].released[*feature] - mean[i]);
+        }
+        let Ok(factor) = factorise(matrix) else { return vec![1.0; points.count()] };
+        let solved = factor.solve(column(&residual));
+        let scaled: Vec<f64> = (0..mean.len()).map(|i| tau * solved[(i, 0)]).collect();
+        let shift = if self.options.centred { 1.0 } else { 0.0 } - dot(&mean, &scaled);
+        normalised(points.combine(&scaled).into_iter().map(|x| x + shift).collect())
+    }
+
     /// The weights with which the points stand for the table: $1 + K_{xΦ}α$, with the effects of one and two columns taken
     /// cell by cell.
     fn make_weights(&self) -> Vec<f64> {
         let points = self.points();
+        if self.knowledge.is_empty() && self.closed.is_some() {
+            return self.weights_of_points();
+        }
         let scaled: Vec<f64> = self.alpha.iter().map(|a| self.taus.rest * a).collect();
         let mut weights = points.combine(&self.in_order_of_points(&scaled));
         let shift = if self.options.centred { 1.0 } else { 0.0 } - dot(&self.mean, &scaled);
         weights.iter_mut().for_each(|weight| *weight += shift);
         if self.alpha.is_empty() || self.knowledge.is_empty() {
-            return weights;
+            return normalised(weights);
         }
         let cells = self.point_cells();
         for (known, cells) in self.knowledge.iter().zip(&cells) {
@@ -788,14 +846,16 @@ impl Fit {
                 }
             }
         }
-        weights
+        normalised(weights)
     }
 }
 
 /// A question, prepared: its prior mean, its covariance with the features, and what its variance is made of.
 #[derive(Default)]
 struct Functional {
+    /// What the answer is if the moments say nothing: the prior's mean, or zero (uncentred).
     mean: f64,
+    prior_mean: f64,
     /// For sampled questions, the variance of their interactions.
     tau: f64,
     k: Vec<f64>,
@@ -905,6 +965,15 @@ impl WeightedSample for Fit {
     }
 }
 
+/// Weights with mean 1, but for the error of the points.
+fn normalised(mut weights: Vec<f64>) -> Vec<f64> {
+    let mean = weights.iter().sum::<f64>() / weights.len() as f64;
+    if mean > 0.0 {
+        weights.iter_mut().for_each(|weight| *weight /= mean);
+    }
+    weights
+}
+
 /// max(0, w + c) with c such that the mean is 1.
 fn clip(weights: Vec<f64>) -> Vec<f64> {
     let n = weights.len() as f64;
@@ -987,13 +1056,13 @@ fn factorise(mut matrix: Mat<f64>) -> Result<Llt<f64>, Error> {
 /// are pairs of columns, which start from a common variance.
 ///
 /// First each variance (that of all pairs as one) in turn becomes its mean over its posterior given the others, under a
-/// prior that is flat in its logarithm from 10⁻⁴ to 10. Then the pairs part ways: each variance moves to the maximum of
-/// its evidence (at which its part of the residuals is as large as expected), held to where it was by one more
-/// observation of that.
+/// prior that is flat in its logarithm from 10⁻³ to 1. Then they part ways: each moves to the maximum of its evidence, at
+/// which its part of the residuals is as large as expected. Pairs are held to a variance that allows for strong
+/// dependence, so that no pair is taken for independent because others are.
 fn evidence(fixed: &Mat<f64>, parts: &[&Mat<f64>], pairs: usize, residual: &[f64], judged: &[usize]) -> Vec<f64> {
     const ROUNDS: usize = 6;
     // Where pairs part ways afterwards, a coarse start is enough.
-    let steps = if pairs < 2 { 10 } else { 5 };
+    let steps = if pairs < 2 { 6 } else { 3 };
     if judged.is_empty() {
         return vec![UNKNOWN_TAU; parts.len()];
     }
@@ -1021,7 +1090,7 @@ fn evidence(fixed: &Mat<f64>, parts: &[&Mat<f64>], pairs: usize, residual: &[f64
         }
         let candidates: Vec<(f64, f64)> = (0..=steps)
             .filter_map(|step| {
-                let tau = 10f64.powf(-4.0 + 5.0 * f64::from(step) / f64::from(steps));
+                let tau = 10f64.powf(-3.0 + 3.0 * f64::from(step) / f64::from(steps));
                 let factor = factorise(&rest + faer::Scale(tau) * &groups[at].1).ok()?;
                 let solved = factor.solve(&residual);
                 let quadratic: f64 = (0..m).map(|i| residual[(i, 0)] * solved[(i, 0)]).sum();
@@ -1054,9 +1123,10 @@ fn evidence(fixed: &Mat<f64>, parts: &[&Mat<f64>], pairs: usize, residual: &[f64
                 expected += dot(column, inverse);
                 gained += alpha[(j, 0)] * dot(column, alpha.col_as_slice(0));
             }
-            let (prior, held) = (1.0 / *tau, if at < pairs { common[0] } else { common[at + 1 - pairs] });
+            let held = if at < pairs { UNSEEN_TAU } else { common[at + 1 - pairs] };
+            let prior = HELD / *tau;
             *tau *= ((gained + prior * held / *tau) / (expected + prior)).clamp(0.1, 10.0);
-            *tau = tau.clamp(1e-5, 10.0);
+            *tau = tau.clamp(1e-5, MAX_TAU);
         }
     }
     taus

@@ -8,7 +8,7 @@ use faer::{Accum, Par};
 use crate::Schema;
 use crate::expr::Checked;
 use crate::feature::{FeatureMap, Simd};
-use crate::panel::Panel;
+use crate::panel::{Panel, Value};
 use crate::simd::common_bits;
 
 /// Points with their features. Features that no point has are left out: with any noise their coefficients are zero.
@@ -98,6 +98,13 @@ impl Points {
 
     pub fn panels(&self) -> &[Panel] {
         &self.panels
+    }
+
+    /// The places of the points along a numeric column; 0 for missing numbers and levels.
+    pub fn column(&self, column: usize) -> Vec<f64> {
+        let unit = |value| if let Value::Unit(unit) = value { unit } else { 0.0 };
+        let of = |panel: &Panel| (0..panel.len()).map(|row| unit(panel.record(row).value(column))).collect::<Vec<_>>();
+        self.panels.iter().flat_map(of).collect()
     }
 
     /// The values of a function at the points.

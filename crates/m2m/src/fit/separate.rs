@@ -35,8 +35,10 @@ pub(crate) fn separate(function: &Checked, schema: &Schema, prior: &Independent)
         while let Some((column, _)) = rest.first() {
             let end = rest.iter().position(|(other, _)| other != column).unwrap_or(rest.len());
             let axis = &prior.axes[*column];
-            let table =
-                axis.tabulate(|value| rest[..end].iter().map(|(_, atom)| atom.at(schema, *column, value)).product());
+            let jumps = jumps(schema, *column, &rest[..end]);
+            let table = axis.tabulate(&jumps, |value| {
+                rest[..end].iter().map(|(_, atom)| atom.at(schema, *column, value)).product()
+            });
             match constant(axis, &table) {
                 Some(constant) => term.coefficient *= constant,
                 None => term.factors.push((*column, table)),
@@ -46,6 +48,16 @@ pub(crate) fn separate(function: &Checked, schema: &Schema, prior: &Independent)
         add(&mut terms, term);
     }
     Some(terms)
+}
+
+/// Where functions of a column may jump: at the numbers that stand in them. Whole numbers begin and end half a step away.
+fn jumps(schema: &Schema, column: usize, atoms: &[(usize, Atom<'_>)]) -> Vec<f64> {
+    let kind = &schema.columns()[column].kind;
+    let Some(range) = kind.range() else { return Vec::new() };
+    let mut numbers = Vec::new();
+    atoms.iter().for_each(|(_, atom)| atom.node.constants(&mut numbers));
+    let steps: &[f64] = if kind.is_whole() { &[-0.5, 0.5] } else { &[0.0] };
+    numbers.iter().flat_map(|x| steps.iter().map(move |step| range.unit(x + step))).collect()
 }
 
 /// The value of a table that is the same wherever the prior has mass.

@@ -149,6 +149,37 @@ impl Axis {
         self.weigh();
     }
 
+    /// Lets the density lean within each cell: it becomes 1 + lean·t times what it was, where t runs from -1 to 1 along the
+    /// cell.
+    pub fn lean(&mut self, leans: &[f64]) {
+        let span = |place: &Place| match place {
+            Place::Interval { low, high } => Some((*low, *high)),
+            Place::Point(Value::Unit(unit)) => Some((*unit, *unit)),
+            _ => None,
+        };
+        for (cell, lean) in leans.iter().enumerate().filter(|(_, lean)| **lean != 0.0) {
+            let inside: Vec<usize> = (0..self.places.len())
+                .filter(|i| self.cell[*i] as usize == cell && span(&self.places[*i]).is_some())
+                .collect();
+            let ends = inside.iter().filter_map(|i| span(&self.places[*i]));
+            let (low, high) = ends.fold((1.0f64, 0.0f64), |(low, high), (a, b)| (low.min(a), high.max(b)));
+            if low >= high {
+                continue;
+            }
+            let total: f64 = inside.iter().map(|i| self.mass[*i]).sum();
+            for i in &inside {
+                let (a, b) = span(&self.places[*i]).expect("filtered above");
+                self.part[*i] *= 1.0 + lean * (a + b - low - high) / (high - low);
+            }
+            let parts: f64 = inside.iter().map(|i| self.part[*i]).sum();
+            for i in inside {
+                self.part[i] /= parts;
+                self.mass[i] = total * self.part[i];
+            }
+        }
+        self.weigh();
+    }
+
     pub fn column(&self) -> usize {
         self.column
     }
@@ -192,16 +223,25 @@ impl Axis {
         self.weight.iter().zip(a).zip(b).map(|((weight, a), b)| weight * a * b).sum()
     }
 
-    /// The table of a function.
-    pub fn tabulate(&self, function: impl Fn(Value) -> f64) -> Vec<f64> {
+    /// The table of a function that may jump at the given places of [0, 1].
+    pub fn tabulate(&self, jumps: &[f64], function: impl Fn(Value) -> f64) -> Vec<f64> {
         let mut table = vec![0.0; self.places.len()];
         for (i, place) in self.places.iter().enumerate() {
             match place {
                 Place::Point(value) => table[i] = function(*value),
                 Place::Interval { low, high } => {
-                    let (mean, slope) = legendre(&|u| function(Value::Unit(u)), *low, *high);
-                    table[i] = mean;
-                    table[i + 1] = slope;
+                    let mut cuts = vec![*low];
+                    cuts.extend(jumps.iter().filter(|jump| *low < **jump && **jump < *high));
+                    cuts.push(*high);
+                    cuts.sort_by(f64::total_cmp);
+                    for pair in cuts.windows(2).filter(|pair| pair[0] < pair[1]) {
+                        let (mean, slope) = legendre(&|u| function(Value::Unit(u)), pair[0], pair[1]);
+                        // The piece in the coordinate of the whole interval, which runs from -1 to 1.
+                        let share = (pair[1] - pair[0]) / (high - low);
+                        let centre = (pair[0] + pair[1] - low - high) / (high - low);
+                        table[i] += share * mean;
+                        table[i + 1] += share * (3.0 * centre * mean + share * slope);
+                    }
                 }
                 Place::Slope => {}
             }
@@ -213,6 +253,44 @@ impl Axis {
     pub fn indicator(&self, cell: usize) -> Vec<f64> {
         let inside = |(other, place): (&u32, &Place)| f64::from(*other as usize == cell && *place != Place::Slope);
         self.cell.iter().zip(&self.places).map(inside).collect()
+    }
+
+    /// The table of the linear function of the place that has mean 0 and variance 1 within a cell, and is 0 outside, with
+    /// the centre and the scale of that function; nothing for cells of a single point.
+    pub fn tilt(&self, cell: usize) -> Option<(Vec<f64>, f64, f64)> {
+        let unit = |place: &Place| match place {
+            Place::Interval { low, high } => Some(0.5 * (low + high)),
+            Place::Point(Value::Unit(unit)) => Some(*unit),
+            _ => None,
+        };
+        let mut table = vec![0.0; self.places.len()];
+        let inside = |i: &usize| self.cell[*i] as usize == cell;
+        let mean: f64 = (0..table.len())
+            .filter(inside)
+            .map(|i| unit(&self.places[i]).map_or(0.0, |unit| unit * self.part[i]))
+            .sum();
+        for i in (0..table.len()).filter(inside) {
+            match &self.places[i] {
+                Place::Slope => {}
+                place => table[i] = unit(place)? - mean,
+            }
+            if let Place::Interval { low, high } = self.places[i] {
+                table[i + 1] = 0.5 * (high - low);
+            }
+        }
+        let variance = self.cell_covariances(&table, &table)[cell];
+        if variance < 1e-20 {
+            return None;
+        }
+        let scale = variance.sqrt();
+        table.iter_mut().for_each(|x| *x /= scale);
+        Some((table, mean, scale))
+    }
+
+    /// The mean of the product of two tables within a cell.
+    pub fn within(&self, cell: usize, a: &[f64], b: &[f64]) -> f64 {
+        let part = |i: usize| if self.places[i] == Place::Slope { self.part[i - 1] / 3.0 } else { self.part[i] };
+        (0..self.places.len()).filter(|i| self.cell[*i] as usize == cell).map(|i| part(i) * a[i] * b[i]).sum()
     }
 
     /// What each place has of a cell.
@@ -331,9 +409,9 @@ mod tests {
     #[test]
     fn integrals_are_those_of_calculus() {
         let axis = axis();
-        let square = axis.tabulate(|value| unit(value).powi(2));
-        let wave = axis.tabulate(|value| (7.0 * unit(value)).cos());
-        let step = axis.tabulate(|value| f64::from(unit(value) < 0.3712));
+        let square = axis.tabulate(&[], |value| unit(value).powi(2));
+        let wave = axis.tabulate(&[], |value| (7.0 * unit(value)).cos());
+        let step = axis.tabulate(&[], |value| f64::from(unit(value) < 0.3712));
         assert!((axis.mean(&square) - 1.0 / 3.0).abs() < 1e-12);
         assert!((axis.mean(&wave) - 7f64.sin() / 7.0).abs() < 1e-10);
         assert!((axis.mean(&step) - 0.3712).abs() < 1e-6);

@@ -33,12 +33,18 @@ pub struct PublicTable(pub(crate) Arc<Vec<Panel>>);
 impl PublicTable {
     /// Rows read by [`crate::source::read`].
     pub fn new(panels: Vec<Panel>) -> Result<Self, Error> {
-        if panels.iter().all(Panel::is_empty) {
-            return Err(Error::Question("the public table has no rows; give one that has".into()));
+        let rows: usize = panels.iter().map(Panel::len).sum();
+        if rows < FEWEST_ROWS {
+            return Err(Error::Question(format!(
+                "the public table has {rows} rows; give one with at least {FEWEST_ROWS}, for it stands for all that is possible"
+            )));
         }
         Ok(Self(Arc::new(panels)))
     }
 }
+
+/// A prior of fewer rows would take whatever they happen to lack for impossible.
+const FEWEST_ROWS: usize = 100;
 
 /// Independent columns.
 pub(crate) struct Independent {

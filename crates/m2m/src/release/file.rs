@@ -64,6 +64,12 @@ impl Release {
 
     /// Reads a JSON document, plain or gzipped.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.starts_with(crate::sums::MAGIC) {
+            return Err(Error::Release(
+                "this is a file of secret sums; keep it to yourself, and make a release of it with `m2m release`"
+                    .into(),
+            ));
+        }
         let mut text = Vec::new();
         if bytes.starts_with(&[0x1f, 0x8b]) {
             GzDecoder::new(bytes)

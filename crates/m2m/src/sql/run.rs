@@ -40,7 +40,7 @@ pub(super) fn run(query: &Query, model: &dyn Model) -> Result<Table, Error> {
             let first = i * query.sums.len();
             if !query.keys.is_empty() {
                 let size = totals.estimate(first);
-                let empty = size.value == 0.0 && size.std_error == 0.0;
+                let empty = size.value < 0.5 && size.std_error < 0.1;
                 let doubtful = query.values(*group).any(|value| value.doubtful);
                 if empty || (doubtful && size.value <= 2.0 * size.std_error) {
                     continue;

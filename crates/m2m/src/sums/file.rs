@@ -17,7 +17,7 @@ use super::Sums;
 use crate::file::{Mode, write};
 use crate::{Design, Error, Schema};
 
-const MAGIC: &[u8; 8] = b"M2MSUMS\x01";
+pub(crate) const MAGIC: &[u8; 8] = b"M2MSUMS\x01";
 const MAX_HEADER: u64 = 1 << 28;
 
 #[derive(Serialize, Deserialize)]

@@ -3,6 +3,8 @@
 mod bounder;
 mod file;
 
+pub(crate) use file::MAGIC;
+
 pub use file::SumsFile;
 
 use std::collections::BTreeSet;

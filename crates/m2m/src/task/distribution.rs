@@ -222,14 +222,18 @@ impl Curve {
         if whole {
             return self.at[i];
         }
-        let (left, below) = if i == 0 { (low, 0.0) } else { (self.at[i - 1], curve(i - 1)) };
+        if i == 0 {
+            // A part of the rows that large lies at the lower end.
+            return low;
+        }
+        let (left, below) = (self.at[i - 1], curve(i - 1));
         let rise = curve(i) - below;
         let part = if rise > 0.0 { ((q - below) / rise).clamp(0.0, 1.0) } else { 1.0 };
         left + part * (self.at[i] - left)
     }
 }
 
-/// Thresholds up to the end of an interval, equally far apart.
+/// Thresholds from one end of an interval to the other, equally far apart.
 fn thresholds(low: f64, high: f64, whole: bool) -> Vec<f64> {
     if whole {
         let step = ((high - low) / THRESHOLDS as f64).ceil().max(1.0);
@@ -237,7 +241,7 @@ fn thresholds(low: f64, high: f64, whole: bool) -> Vec<f64> {
         all.push(high);
         return all;
     }
-    (1..=THRESHOLDS).map(|i| low + (high - low) * i as f64 / THRESHOLDS as f64).collect()
+    (0..=THRESHOLDS).map(|i| low + (high - low) * i as f64 / THRESHOLDS as f64).collect()
 }
 
 /// The range of an expression: that of a plain column, or what random records of the domain show; and whether its values

@@ -5,7 +5,7 @@ use faer::{Mat, Side};
 use super::{Ask, smooth};
 use crate::Error;
 use crate::estimate::Estimate;
-use crate::expr::{Expr, col, lit};
+use crate::expr::{Expr, col, find_column, lit};
 
 /// A symmetric matrix over columns, each entry with its error.
 #[derive(Clone, Debug)]
@@ -51,7 +51,8 @@ impl Ask<'_> {
         }
         let mut centred = Vec::new();
         for name in columns {
-            let range = self.number(&col(*name))?;
+            let column = &self.schema().columns()[find_column(self.schema(), name)?];
+            let range = column.kind.range();
             let range =
                 range.ok_or_else(|| Error::Question(format!("`{name}` holds no numbers; name numeric columns")))?;
             centred.push((col(*name) - lit(range.min())) / lit(range.max() - range.min()) - lit(0.5));

@@ -250,7 +250,7 @@ impl Formula {
         let width = |term: &Vec<usize>| {
             term.iter().map(|f| self.factors[*f].end() - self.factors[*f].first()).fold(1, usize::saturating_mul)
         };
-        let count = usize::from(self.intercept) + self.terms.iter().map(width).fold(0, usize::saturating_add);
+        let count = self.terms.iter().map(width).fold(usize::from(self.intercept), usize::saturating_add);
         if count > MAX_COLUMNS {
             return Err(fail(format!(
                 "the formula makes {count} columns, more than {MAX_COLUMNS}; leave out categories with many levels"

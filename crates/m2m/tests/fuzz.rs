@@ -1,0 +1,280 @@
+//! Input that nobody wrote: damaged and forged releases, and soup of SQL. Whatever it is, no panic, no hang, no huge
+//! allocation. The same bodies run under libFuzzer in `fuzz/`.
+//!
+//! Every run tests the same inputs; `M2M_FUZZ_CASES=100000 cargo test --test fuzz` tests more of them.
+
+#[path = "../../../fuzz/src/lib.rs"]
+mod bodies;
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::Random;
+use serde_json::{Value, json};
+
+const RELEASES: &[&[u8]] = &[
+    include_bytes!("../../../fuzz/corpus/release/tiny.json"),
+    include_bytes!("../../../fuzz/corpus/release/all.json"),
+    include_bytes!("../../../fuzz/corpus/release/rff.json"),
+    include_bytes!("../../../fuzz/corpus/release/race.json"),
+    include_bytes!("../../../fuzz/corpus/release/tables.json"),
+    include_bytes!("../../../fuzz/corpus/release/replace.json"),
+    include_bytes!("../../../fuzz/corpus/release/user.json"),
+    include_bytes!("golden/release-v1.json"),
+    include_bytes!("golden/release-v1-gaussian.json"),
+    include_bytes!("golden/release-v1-knorm.json"),
+    include_bytes!("golden/release-v1-custom.json"),
+];
+
+const QUERIES: &[&str] = &[
+    include_str!("../../../fuzz/corpus/sql/q1.sql"),
+    include_str!("../../../fuzz/corpus/sql/q2.sql"),
+    include_str!("../../../fuzz/corpus/sql/q3.sql"),
+    include_str!("../../../fuzz/corpus/sql/q4.sql"),
+    include_str!("../../../fuzz/corpus/sql/q5.sql"),
+    include_str!("../../../fuzz/corpus/sql/q6.sql"),
+    include_str!("../../../fuzz/corpus/sql/q7.sql"),
+    include_str!("../../../fuzz/corpus/sql/q8.sql"),
+];
+
+/// Longer than any input here may take, on a machine that does other things too.
+const TOO_LONG: Duration = Duration::from_secs(2);
+/// More memory than all of it may take, in kB.
+const TOO_MUCH: u64 = 1 << 20;
+
+fn cases(usual: usize) -> usize {
+    std::env::var("M2M_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
+}
+
+/// Runs a body on an input; says which input it was where that fails.
+fn run<T: std::fmt::Debug + ?Sized>(input: &T, body: impl Fn() -> bool + std::panic::RefUnwindSafe) -> bool {
+    let timed = || {
+        let started = Instant::now();
+        let read = std::panic::catch_unwind(&body).unwrap_or_else(|_| panic!("it panics: {input:?}"));
+        (read, started.elapsed())
+    };
+    let (read, took) = timed();
+    // The machine may have been busy with something else: only what is slow twice is slow.
+    assert!(took < TOO_LONG || timed().1 < TOO_LONG, "it takes {took:?}: {input:?}");
+    read
+}
+
+fn memory_is_bounded() {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return };
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+    assert!(peak.unwrap_or(0u64) < TOO_MUCH, "{peak:?} kB");
+}
+
+fn run_release(bytes: &[u8]) -> bool {
+    run(&String::from_utf8_lossy(bytes), || bodies::release(bytes))
+}
+
+#[test]
+fn the_corpus_is_read() {
+    for (at, release) in RELEASES.iter().enumerate() {
+        assert!(run_release(release), "release {at}");
+    }
+    for query in QUERIES {
+        assert!(run(*query, || bodies::sql(query)), "{query}");
+    }
+}
+
+#[test]
+fn damaged_bytes_are_refused_or_read() {
+    let mut random = Random::new(11);
+    for _ in 0..cases(1000) {
+        let mut bytes = RELEASES[random.below(RELEASES.len())].to_vec();
+        for _ in 0..=random.below(3) {
+            let at = random.below(bytes.len());
+            match random.below(5) {
+                0 => bytes[at] ^= 1 << random.below(8),
+                1 => bytes.truncate(at.max(1)),
+                2 => bytes[at] = random.word() as u8,
+                3 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, b"0123456789-.eE\"{}[],:"[random.below(21)]),
+            }
+            if bytes.is_empty() {
+                bytes.push(b'{');
+            }
+        }
+        run_release(&bytes);
+    }
+    memory_is_bounded();
+}
+
+/// Releases that are well-formed and sealed with the right hash, yet say what no curator would.
+#[test]
+fn forged_documents_are_refused_or_read() {
+    let mut random = Random::new(12);
+    let mut opened = 0;
+    for _ in 0..cases(600) {
+        let mut document: Value = serde_json::from_slice(RELEASES[random.below(RELEASES.len())]).unwrap();
+        for _ in 0..=random.below(3) {
+            forge(&mut document, &mut random);
+        }
+        opened += usize::from(run_release(document.to_string().as_bytes()));
+    }
+    assert!(opened > 40, "too few forgeries are good enough to test anything: {opened}");
+    memory_is_bounded();
+}
+
+/// Changes one part of a document.
+fn forge(document: &mut Value, random: &mut Random) {
+    let mut paths = Vec::new();
+    collect(document, String::new(), &mut paths);
+    // Sums are most of a document: half of the time, leave them alone.
+    if random.below(2) == 0 {
+        paths.retain(|path| !path.contains("/sums/"));
+    }
+    let path = &paths[random.below(paths.len())];
+    if path == "/hash" || path == "/format" {
+        return;
+    }
+    let integers = [0, 1, -1, 2, 7, 1000, 1 << 20, 1 << 31, 1 << 53, i64::MAX, i64::MIN];
+    let numbers = [0.0, -0.0, 0.5, -1.5, 1e-300, 1e300, -1e300, f64::MAX, f64::MIN_POSITIVE, 1e9, 3.0];
+    let place = document.pointer_mut(path).expect("the path was found in it");
+    *place = match place {
+        Value::Number(number) if number.is_i64() && random.below(4) > 0 => json!(integers[random.below(11)]),
+        Value::Number(_) => json!(numbers[random.below(11)]),
+        Value::String(text) => match random.below(6) {
+            0 => json!(""),
+            1 => json!(format!("{text}{text}")),
+            2 => json!("\u{0}\u{1f600}'\"`;"),
+            3 => json!("0000-00-00"),
+            4 => json!("age"),
+            _ => json!(numbers[random.below(11)].to_string()),
+        },
+        Value::Array(items) => {
+            let mut items = items.clone();
+            match random.below(3) {
+                0 => drop(items.pop()),
+                1 => items.extend(items.first().cloned()),
+                _ => items.reverse(),
+            }
+            json!(items)
+        }
+        Value::Object(fields) => {
+            let mut fields = fields.clone();
+            let names: Vec<String> = fields.keys().cloned().collect();
+            if !names.is_empty() {
+                fields.remove(&names[random.below(names.len())]);
+            }
+            json!(fields)
+        }
+        Value::Bool(truth) => json!(!*truth),
+        Value::Null => json!(0),
+    };
+}
+
+fn collect(value: &Value, path: String, into: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(at, item)| collect(item, format!("{path}/{at}"), into));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, field)| {
+                collect(field, format!("{path}/{}", name.replace('~', "~0").replace('/', "~1")), into)
+            });
+        }
+        _ => {}
+    }
+    if !path.is_empty() {
+        into.push(path);
+    }
+}
+
+const WORDS: &str = "SELECT SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT OFFSET AS AND OR NOT IN BETWEEN LIKE ILIKE IS \
+    NULL NULLS FIRST DISTINCT CASE WHEN THEN ELSE END FILTER WITHIN TRUE FALSE CAST DATE TIMESTAMP INTERVAL UNION JOIN \
+    OVER ALL ANY EXISTS CUBE age x g flag born seen t nothing \"age\" 'a' 'b' 'it''s' 'q' '2010-01-01' '' 0 1 2 -1 3.5 1e9 \
+    1e308 1e-308 0.5 1000 99999999999999999999 ( ) ( ) ( ) , , , . * + - / % ^ = <> < <= > >= ; :: || ~ : -- /* */ ' \" \
+    COUNT(*) COUNT(x) AVG(x) SUM(age) AVG(flag) MEDIAN(x) CORR(age,x) REGR_SLOPE(x,age) VAR_SAMP(age) STDDEV_POP(x) \
+    SKEWNESS(x) APPROX_QUANTILE(x,0.5) bin(age,3) bin(x,4) bin(born,2) MIN(x) ln exp sqrt abs power round floor ceil \
+    coalesce nullif ifnull mod greatest least sign é \u{1f600} \u{feff}";
+
+#[test]
+fn soup_of_sql_is_refused_or_answered() {
+    let words: Vec<&str> = WORDS.split_whitespace().collect();
+    let mut random = Random::new(13);
+    let mut read = 0;
+    for case in 0..cases(1500) {
+        let mut tokens: Vec<&str> = match case % 3 {
+            0 => (0..random.below(12)).map(|_| random.pick(&words)).collect(),
+            _ => QUERIES[random.below(QUERIES.len())].split_inclusive(&[' ', '(', ',', ')'][..]).collect(),
+        };
+        for _ in 0..random.below(4) {
+            let at = random.below(tokens.len() + 1);
+            match random.below(4) {
+                0 if at < tokens.len() => drop(tokens.remove(at)),
+                1 if at < tokens.len() => tokens[at] = random.pick(&words),
+                2 if at < tokens.len() => {
+                    let with = random.below(tokens.len());
+                    tokens.swap(at, with);
+                }
+                _ => tokens.insert(at, random.pick(&words)),
+            }
+        }
+        let mut text = tokens.join(if case % 2 == 0 { " " } else { "" });
+        if random.below(20) == 0 {
+            let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+            text.truncate(ends.get(random.below(ends.len() + 1)).copied().unwrap_or(text.len()));
+        }
+        read += usize::from(run(&text, || bodies::sql(&text)));
+    }
+    assert!(read > 100, "too little of the soup can be read to test anything: {read}");
+    memory_is_bounded();
+}
+
+/// Texts that nest or repeat without end.
+#[test]
+fn towers_of_sql_are_refused_or_answered() {
+    let tall = [3, 38, 45, 170, 1000, 30_000];
+    let towers: &[(&str, &str, &str, &str)] = &[
+        ("SELECT ", "(", "1", ")"),
+        ("SELECT ", "-", "1", ""),
+        ("SELECT ", "- ", "1", ""),
+        ("SELECT ", "+ ", "1", ""),
+        ("SELECT COUNT(*) WHERE ", "NOT ", "flag", ""),
+        ("SELECT COUNT(*) WHERE ", "NOT (", "flag", ")"),
+        ("SELECT ", "1 + ", "1", ""),
+        ("SELECT ", "AVG(x) * ", "1", ""),
+        ("SELECT ", "1, ", "1", ""),
+        ("SELECT ", "AVG(x), ", "1", ""),
+        ("SELECT ", "abs(", "AVG(x)", ")"),
+        ("SELECT ", "CASE WHEN AVG(x) > 1 THEN ", "1", " ELSE 0 END"),
+        ("SELECT COUNT(*) WHERE x IN (", "1, ", "1)", ""),
+        ("SELECT COUNT(*) WHERE x IN (", "age, ", "1)", ""),
+        ("SELECT COUNT(*) WHERE ", "x > 1 AND ", "flag", ""),
+        ("SELECT COUNT(*) WHERE ", "x BETWEEN 1 AND ", "2", ""),
+        ("SELECT COUNT(*) WHERE ", "nullif(x, ", "1", ") > 1"),
+        ("SELECT COUNT(*) WHERE 1 = ", "coalesce(x, ", "1", ")"),
+        ("SELECT COUNT(*) WHERE flag IS NOT DISTINCT FROM ", "(flag IS NOT DISTINCT FROM ", "flag", ")"),
+        ("SELECT COUNT(*) FROM t GROUP BY ", "flag, ", "g", ""),
+        ("SELECT COUNT(*) FROM ", "(SELECT 1 FROM ", "t", ")"),
+        ("SELECT COUNT(*) FROM t ORDER BY ", "1, ", "1", ""),
+        ("SELECT COUNT(*) WHERE g LIKE '", "%a", "'", ""),
+        ("SELECT COUNT(*) WHERE g LIKE '", "%_", "b'", ""),
+        ("SELECT x", "::int", "", ""),
+        ("SELECT ", "/*", "1", "*/"),
+        ("SELECT ", "'", "1", "'"),
+        ("x ~ ", "age + ", "1", ""),
+        ("x ~ ", "(", "age", ")"),
+        ("x ~ ", "age:", "age", ""),
+        ("x ~ ", "g:flag:", "age", ""),
+        ("x ~ ", "log(", "age", ")"),
+        ("x ~ .", " - age", "", ""),
+        ("x ~ age", " - 1", "", ""),
+        ("", "~", "", ""),
+    ];
+    let mut fallen = Vec::new();
+    for (start, up, top, down) in towers {
+        for height in tall {
+            let text = format!("{start}{}{top}{}", up.repeat(height), down.repeat(height));
+            let name = format!("{start}{{{up} × {height}}}{top}{{{down} × {height}}}");
+            if std::panic::catch_unwind(|| run(&name, || bodies::sql(&text))).is_err() {
+                fallen.push(name);
+            }
+        }
+    }
+    assert!(fallen.is_empty(), "{fallen:#?}");
+    memory_is_bounded();
+}

@@ -1,0 +1,1 @@
+SELECT CASE WHEN age < 5 THEN 'young' ELSE NULL END AS who, COUNT(*) FILTER (WHERE g IN ('a', 'b')) FROM t GROUP BY who

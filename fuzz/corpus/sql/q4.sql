@@ -1,0 +1,1 @@
+SELECT CORR(age, x), REGR_SLOPE(x, age), COVAR_POP(age, x), VAR_SAMP(age), SKEWNESS(x)

@@ -1,0 +1,1 @@
+SELECT SUM(x) / COUNT(*) + 2 * AVG(age) ^ 2 - ln(1 + AVG(x)), COUNT(x), AVG(flag) FROM t WHERE born BETWEEN '2001-01-01' AND '2015-06-30'

@@ -1,0 +1,1 @@
+SELECT DISTINCT flag FROM t WHERE g LIKE '%a%' OR g IS NULL OR NOT (age % 2 = 0)

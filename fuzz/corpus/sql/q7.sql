@@ -1,0 +1,1 @@
+age > 3 AND g <> 'it''s'

@@ -1,0 +1,1 @@
+x ~ age + g + log(age + 1) + age:flag - 1
