@@ -39,13 +39,15 @@ fn files_that_cannot_be_opened() {
     assert_snapshot!(said, @"
     > nowhere.csv --schema small.toml
     error: cannot read nowhere.csv: No such file or directory (os error 2)
+    hint: give a file that is there and can be read
 
     > t.csv nowhere.csv --schema small.toml
     error: cannot read nowhere.csv: No such file or directory (os error 2)
+    hint: give a file that is there and can be read
 
     > folder --schema small.toml
-    error: cannot read folder: this is a directory
-    hint: give its files, such as 'dir/*.csv'
+    error: cannot read folder: this is a directory; give its files, such as 'dir/*.csv'
+    hint: give a file that is there and can be read
 
     > nowhere-*.csv --schema small.toml
     error: no file matches `nowhere-*.csv`
@@ -60,12 +62,15 @@ fn files_that_cannot_be_opened() {
 
     > t.csv --schema nowhere.toml
     error: cannot read nowhere.toml: No such file or directory (os error 2)
+    hint: give a file that is there and can be read
 
     > t.csv --schema folder
     error: cannot read folder: Is a directory (os error 21)
+    hint: give a file that is there and can be read
 
     > t.csv --schema small.toml --design nowhere.toml
     error: cannot read nowhere.toml: No such file or directory (os error 2)
+    hint: give a file that is there and can be read
 
     > t.csv --schema small.toml --ledger nowhere.toml
     error: ledger: nowhere.toml is not there
@@ -780,6 +785,7 @@ fn sums_that_do_not_belong_together() {
 
     > merge a.sums nowhere.sums -o x
     error: cannot read nowhere.sums: No such file or directory (os error 2)
+    hint: give a file that is there and can be read
 
     > release cut.sums --epsilon 1 -o x
     error: sums: cut.sums is damaged or incomplete

@@ -770,8 +770,8 @@ fn sums_are_for_the_owner_alone_and_no_release() {
     desk.m2m("merge people.sums -o merged.sums").ok();
     assert_eq!((mode(&desk.path("people.sums")), mode(&desk.path("merged.sums"))), (0o600, 0o600));
     assert_snapshot!(desk.refused("info people.sums"), @"
-    error: release: people.sums: this is not a release of m2m
-    hint: make one with `m2m sketch … -o FILE`
+    error: release: people.sums: this is a file of secret sums
+    hint: keep it to yourself, and make a release of it with `m2m release`
     ");
     desk.m2m("release people.sums --epsilon 1 -o people.m2m").ok();
     assert_snapshot!(desk.refused("merge people.sums people.m2m -o all.sums"), @"

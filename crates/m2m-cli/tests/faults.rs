@@ -261,6 +261,7 @@ fn a_file_that_vanishes_after_the_check_is_an_error() {
     assert_snapshot!(said, @"
     > removed
     error: cannot read part.csv: No such file or directory (os error 2)
+    hint: give a file that is there and can be read
 
     > another header
     error: part.csv: there is no column `height`, which the schema has

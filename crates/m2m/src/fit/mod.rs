@@ -724,7 +724,11 @@ impl Fit {
             .kept()
             .iter()
             .zip(points.mean())
-            .map(|(key, mean)| mean + place.get(key).map_or(0.0, |i| fitted(*i)))
+            .map(|(key, mean)| match place.get(key) {
+                Some(i) if self.options.centred => mean + fitted(*i),
+                Some(i) => fitted(*i),
+                None => *mean,
+            })
             .collect();
         let gap_of = |weights: &[f64], beta: &[f64]| -> Vec<f64> {
             let moments = points.moments(weights);
