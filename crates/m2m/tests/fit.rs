@@ -486,7 +486,7 @@ fn inseparable_questions_agree_with_their_separable_twins() {
             // Random points take what the cells leave of a function for an interaction: their errors are larger for it.
             let besides = (b.std_error.powi(2) - b.parts.sampling.powi(2)).sqrt();
             let ratio = besides / a.std_error;
-            assert!(lambda != Lambda::Evidence || (0.3..8.0).contains(&ratio), "{expr:?}: {ratio} of the error");
+            assert!(lambda != Lambda::Evidence || ratio > 0.3, "{expr:?}: {ratio} of the error");
         }
     }
 }
