@@ -1065,7 +1065,7 @@ mod bad_input {
 
         > SELECT frobnicate(x) FROM t
         error: there is no function `frobnicate`
-        hint: there are count, sum, avg, mean, var_pop, var_samp, variance, stddev, stddev_pop, stddev_samp, skewness, corr, covar_pop, covar_samp, regr_slope, regr_intercept, median, percentile_cont, approx_quantile, quantile_cont, abs, sign, floor, ceil, round, sqrt, exp, ln, log10, power, mod, least, greatest, coalesce, nullif, bin
+        hint: there are abs, sign, floor, ceil, round, sqrt, exp, ln, log10, power, mod, least, greatest, coalesce, nullif, bin, and in SQL over groups count, sum, avg, mean, var_pop, var_samp, variance, stddev, stddev_pop, stddev_samp, skewness, corr, covar_pop, covar_samp, regr_slope, regr_intercept, median, percentile_cont, approx_quantile, quantile_cont
 
         > SELECT EXTRACT(YEAR FROM born), COUNT(*) FROM t GROUP BY 1
         error: parts of dates and intervals are not possible
@@ -1359,7 +1359,7 @@ mod bad_input {
 
         > fit t.m2m --linear y~frob(x)
         error: there is no function `frob`
-        hint: there are log, log10, exp, sqrt, abs, power, round, …
+        hint: there are abs, sign, floor, ceil, round, sqrt, exp, ln, log10, power, mod, least, greatest, coalesce, nullif, bin, and in SQL over groups count, sum, avg, mean, var_pop, var_samp, variance, stddev, stddev_pop, stddev_samp, skewness, corr, covar_pop, covar_samp, regr_slope, regr_intercept, median, percentile_cont, approx_quantile, quantile_cont
 
         > fit t.m2m --linear y~x+g --test lacks.csv
         error: lacks.csv: there is no column `g`, which the schema has

@@ -67,6 +67,16 @@ impl Knowledge {
         spread
     }
 
+    /// Adds what the errors of the cells give the covariance of a question with the features, where `cells` is the mean of
+    /// the question's main effect in each.
+    pub fn add_effects(&self, cells: &[f64], k: &mut [f64]) {
+        for (cell, x) in self.covariance(cells).iter().enumerate().filter(|(_, x)| **x != 0.0) {
+            for (i, k) in k.iter_mut().enumerate() {
+                *k += x * self.effects[(cell, i)];
+            }
+        }
+    }
+
     /// Adds what the tilts that a question shares with the features give their covariance, where `share` is the mean of the
     /// question times the tilt in a cell.
     pub fn add_tilts(&self, share: impl Fn(usize, &Tilt) -> f64, k: &mut [f64]) {

@@ -114,6 +114,8 @@ pub struct Fit {
     maps: Vec<Box<dyn FeatureMap>>,
     blocks: Vec<Moments>,
     points: OnceLock<Points>,
+    /// For each known column, the cell of every point.
+    cells: OnceLock<Vec<Vec<u32>>>,
     weights: OnceLock<Vec<f64>>,
     positive: OnceLock<Vec<f64>>,
 }
@@ -236,6 +238,7 @@ impl Fit {
             maps,
             blocks,
             points: OnceLock::new(),
+            cells: OnceLock::new(),
             weights: OnceLock::new(),
             positive: OnceLock::new(),
             schema,
@@ -360,12 +363,7 @@ impl Fit {
 
     /// Coefficients of this fit in the order of the points' features.
     fn in_order_of_points(&self, coefficients: &[f64]) -> Vec<f64> {
-        let points = self.points();
-        if self.closed.is_none() {
-            return coefficients.to_vec();
-        }
-        let place: HashMap<(usize, usize), usize> = self.kept.iter().enumerate().map(|(i, key)| (*key, i)).collect();
-        points.kept().iter().map(|key| place.get(key).map_or(0.0, |i| coefficients[*i])).collect()
+        reorder(&self.kept, coefficients, self.points().kept())
     }
 
     /// The estimated probability of a cell of a column.
@@ -442,11 +440,7 @@ impl Fit {
                 let known = &self.knowledge[*column];
                 let axis = &self.prior.axes[*column];
                 known.add_tilts(|cell, tilt| tilt.share(axis, cell, effect), &mut k);
-                for (cell, x) in known.covariance(cells).iter().enumerate().filter(|(_, x)| **x != 0.0) {
-                    for (i, k) in k.iter_mut().enumerate() {
-                        *k += x * known.effects[(cell, i)];
-                    }
-                }
+                known.add_effects(cells, &mut k);
             }
         }
         functional.mean = if self.options.centred { functional.prior_mean } else { 0.0 };
@@ -511,18 +505,13 @@ impl Fit {
                 .iter()
                 .zip(points.mean())
                 .map(|(moment, feature)| tau * (moment - if self.options.centred { mean * feature } else { 0.0 }));
-            functional.k = self.in_own_order(k.collect());
+            functional.k = self.in_own_order(&k.collect::<Vec<_>>());
             functional.rest = values.iter().map(|x| x - mean).collect();
         } else {
             let mut rest: Vec<f64> = values.iter().map(|x| x - mean).collect();
             let mut tilted = vec![0.0; self.kept.len()];
             let centred = rest.clone();
-            for (column, known) in self.knowledge.iter().enumerate() {
-                let cells: Vec<u32> = points
-                    .panels()
-                    .iter()
-                    .flat_map(|panel| (0..panel.len()).map(|row| known.cells.one(panel.record(row))))
-                    .collect();
+            for (column, (known, cells)) in self.knowledge.iter().zip(self.point_cells()).enumerate() {
                 let mut sums = vec![(0.0, 0.0); known.cells.len()];
                 for (cell, x) in cells.iter().zip(&centred) {
                     sums[*cell as usize].0 += x;
@@ -537,7 +526,7 @@ impl Fit {
                         shares[*cell as usize] += share / sums[*cell as usize].1.max(1.0);
                     }
                 }
-                for ((rest, cell), unit) in rest.iter_mut().zip(&cells).zip(&units) {
+                for ((rest, cell), unit) in rest.iter_mut().zip(cells).zip(&units) {
                     *rest -= means[*cell as usize];
                     if let Some(tilt) = &known.tilts[*cell as usize] {
                         *rest -= shares[*cell as usize] * (unit - tilt.centre) / tilt.scale;
@@ -549,14 +538,9 @@ impl Fit {
             let rest_mean = rest.iter().sum::<f64>() / points.count() as f64;
             let moments = points.moments(&rest);
             let k = moments.iter().zip(points.mean()).map(|(moment, feature)| tau * (moment - rest_mean * feature));
-            let mut k = self.in_own_order(k.collect());
+            let mut k = self.in_own_order(&k.collect::<Vec<_>>());
             for (column, _, cells) in &functional.effects {
-                let known = &self.knowledge[*column];
-                for (cell, x) in known.covariance(cells).iter().enumerate().filter(|(_, x)| **x != 0.0) {
-                    for (i, k) in k.iter_mut().enumerate() {
-                        *k += x * known.effects[(cell, i)];
-                    }
-                }
+                self.knowledge[*column].add_effects(cells, &mut k);
             }
             k.iter_mut().zip(tilted).for_each(|(k, x)| *k += x);
             functional.k = k;
@@ -570,13 +554,8 @@ impl Fit {
     }
 
     /// Numbers per feature of the points in the order of this fit's features.
-    fn in_own_order(&self, numbers: Vec<f64>) -> Vec<f64> {
-        if self.closed.is_none() {
-            return numbers;
-        }
-        let place: HashMap<(usize, usize), usize> =
-            self.points().kept().iter().enumerate().map(|(i, key)| (*key, i)).collect();
-        self.kept.iter().map(|key| place.get(key).map_or(0.0, |i| numbers[*i])).collect()
+    fn in_own_order(&self, numbers: &[f64]) -> Vec<f64> {
+        reorder(self.points().kept(), numbers, &self.kept)
     }
 
     fn sampled_pair(&self, f: &Functional, g: &Functional) -> (f64, f64) {
@@ -716,7 +695,7 @@ impl Fit {
         for (i, noise) in noise.iter().enumerate() {
             matrix[(i, i)] += noise;
         }
-        let Ok(factor) = factorise(matrix) else { return start };
+        let factor = factorise(matrix).expect(SOLVABLE);
         // The fitted moments, as far as they differ from the prior's.
         let place: HashMap<(usize, usize), usize> = self.kept.iter().enumerate().map(|(i, key)| (*key, i)).collect();
         let fitted = |i: usize| self.released[i] - self.noise[i] * self.alpha[i] - self.mean[i];
@@ -771,18 +750,16 @@ impl Fit {
             })
             .collect()
     }
-}
 
-impl Fit {
     /// The cell of every point in each column that is known.
-    fn point_cells(&self) -> Vec<Vec<u32>> {
-        let panels = self.points().panels();
-        self.knowledge
-            .iter()
-            .map(|known| {
+    fn point_cells(&self) -> &[Vec<u32>] {
+        self.cells.get_or_init(|| {
+            let panels = self.points().panels();
+            let of = |known: &Knowledge| {
                 panels.iter().flat_map(|panel| (0..panel.len()).map(|row| known.cells.one(panel.record(row)))).collect()
-            })
-            .collect()
+            };
+            self.knowledge.iter().map(of).collect()
+        })
     }
 
     /// The weights for the plain ridge, solved on the points themselves: coefficients from exact moments would be blown up
@@ -803,7 +780,7 @@ impl Fit {
             matrix[(i, i)] += self.blocks[*block].noise;
             residual.push(self.blocks[*block].released[*feature] - mean[i]);
         }
-        let Ok(factor) = factorise(matrix) else { return vec![1.0; points.count()] };
+        let factor = factorise(matrix).expect(SOLVABLE);
         let solved = factor.solve(column(&residual));
         let scaled: Vec<f64> = (0..mean.len()).map(|i| tau * solved[(i, 0)]).collect();
         let shift = if self.options.centred { 1.0 } else { 0.0 } - dot(&mean, &scaled);
@@ -825,7 +802,7 @@ impl Fit {
             return normalised(weights);
         }
         let cells = self.point_cells();
-        for (known, cells) in self.knowledge.iter().zip(&cells) {
+        for (known, cells) in self.knowledge.iter().zip(cells) {
             // What the points have of each cell, and not the prior: a cell of few points must not count for more.
             let mut masses = vec![0.0; known.cells.len()];
             cells.iter().for_each(|cell| masses[*cell as usize] += 1.0 / points.count() as f64);
@@ -969,6 +946,15 @@ impl WeightedSample for Fit {
     }
 }
 
+/// Numbers for features that are named by block and place, in another order; 0 for features that have none.
+fn reorder(from: &[(usize, usize)], numbers: &[f64], to: &[(usize, usize)]) -> Vec<f64> {
+    if from == to {
+        return numbers.to_vec();
+    }
+    let of: HashMap<&(usize, usize), f64> = from.iter().zip(numbers.iter().copied()).collect();
+    to.iter().map(|key| of.get(key).copied().unwrap_or(0.0)).collect()
+}
+
 /// Weights with mean 1, but for the error of the points.
 fn normalised(mut weights: Vec<f64>) -> Vec<f64> {
     let mean = weights.iter().sum::<f64>() / weights.len() as f64;
@@ -1039,6 +1025,10 @@ fn rank_one(matrix: &mut Mat<f64>, v: &[f64], times: f64) {
         }
     }
 }
+
+/// Why a system of points can be factored: it is the covariance of finite features plus noise, and a hair up to a thousandth
+/// of its size is added where rounding needs it.
+const SOLVABLE: &str = "a covariance of finite features has a factor";
 
 /// The Cholesky factor, with a hair on the diagonal where rounding needs it.
 fn factorise(mut matrix: Mat<f64>) -> Result<Llt<f64>, Error> {

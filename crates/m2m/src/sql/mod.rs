@@ -30,6 +30,7 @@ mod table;
 mod tests;
 
 pub use names::{AGGREGATES, FUNCTIONS};
+pub(crate) use read::{MAX_WORDS, expression};
 pub use table::{Cell, ColumnKind, Table};
 
 use crate::estimate::Model;

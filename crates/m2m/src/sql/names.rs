@@ -68,9 +68,13 @@ pub(super) fn refuse(name: &str, of: &str) -> Result<(), Error> {
 }
 
 pub(super) fn unknown(name: &str) -> Error {
-    let known = AGGREGATES.iter().chain(FUNCTIONS).copied();
-    Error::Question(match nearest(name, known.clone()) {
+    Error::Question(match nearest(name, AGGREGATES.iter().chain(FUNCTIONS).copied()) {
         Some(near) => format!("there is no function `{name}`; did you mean {near}?"),
-        None => format!("there is no function `{name}`; there are {}", known.collect::<Vec<_>>().join(", ")),
+        None => format!(
+            "there is no function `{name}`; there are {}, \
+            and in SQL over groups {}",
+            FUNCTIONS.join(", "),
+            AGGREGATES.join(", ")
+        ),
     })
 }

@@ -10,7 +10,7 @@ use crate::expr::{Expr, Function, Op, Type};
 use crate::{Error, Schema};
 
 /// Chains such as `a + b + c` nest without end in sqlparser's tree: longer texts could exhaust the stack.
-const MAX_WORDS: usize = 2000;
+pub(crate) const MAX_WORDS: usize = 2000;
 const MAX_BYTES: usize = 1 << 20;
 /// Nesting of parentheses and the like.
 const MAX_DEPTH: usize = 40;
@@ -92,11 +92,11 @@ fn mark(text: &str, complaint: &str) -> Error {
 }
 
 /// What stands for a part of a tree instead of its literal translation.
-pub(super) type Leaf<'a> = dyn FnMut(&ast::Expr) -> Result<Option<Expr>, Error> + 'a;
+pub(crate) type Leaf<'a> = dyn FnMut(&ast::Expr) -> Result<Option<Expr>, Error> + 'a;
 
 /// A tree as an expression. Every part is first shown to `leaf`, which may take it over. The schema, where the
 /// expression is one over rows, tells conditions from numbers.
-pub(super) fn expression(tree: &ast::Expr, schema: Option<&Schema>, leaf: &mut Leaf<'_>) -> Result<Expr, Error> {
+pub(crate) fn expression(tree: &ast::Expr, schema: Option<&Schema>, leaf: &mut Leaf<'_>) -> Result<Expr, Error> {
     Reader { schema, leaf, depth: 0, copied: 0 }.read(tree)
 }
 

@@ -470,3 +470,11 @@ fn rows_keep_their_order() {
     assert_eq!(rows.len(), 2000);
     assert!(values.iter().enumerate().all(|(row, x)| (x - row as f64).abs() < 1e-3));
 }
+
+/// A formula of any length is read or refused: its tree must not exhaust the stack.
+#[test]
+fn long_terms_are_refused() {
+    let schema = Schema::from_toml("[[column]]\nname='x'\ntype='number'\nmin=0\nmax=1").unwrap();
+    let long = format!("x ~ I({})", vec!["x"; 30_000].join("+"));
+    assert!(Formula::parse(&long, &schema).unwrap_err().to_string().contains("too long"));
+}
