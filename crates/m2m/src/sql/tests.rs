@@ -452,7 +452,7 @@ fn refusals_say_what_to_do() {
         ("SELECT sex FROM t GROUP BY sex HAVING sex = 'Femal'", "did you mean 'Female'?"),
         ("SELECT COUNT(*) FROM t WHERE sex = \"Female\"", "single quotes"),
         ("SELECT STDEV(age) FROM t", "did you mean stddev?"),
-        ("SELECT FROBNICATE(age) FROM t", "there are count"),
+        ("SELECT FROBNICATE(age) FROM t", "there are abs"),
         ("SELECT AVG(sex) FROM t", "AVG needs numbers"),
         ("SELECT AVG(AVG(age)) FROM t", "HAVING"),
         ("SELECT COUNT(*) FROM t WHERE COUNT(*) > 3", "HAVING"),
