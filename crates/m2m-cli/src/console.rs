@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use m2m::source::Watch;
@@ -37,8 +37,14 @@ pub fn put(line: std::fmt::Arguments<'_>) {
 /// Held while files change, so that an interruption waits until they are whole.
 static WRITING: Mutex<bool> = Mutex::new(false);
 
+/// While it lives, Ctrl-C does not end the process. True once the work is past recall.
+pub type Interrupt = MutexGuard<'static, bool>;
+
+/// What to add when the work is stopped after a debit.
+pub static DEBITED: OnceLock<String> = OnceLock::new();
+
 /// Until the guard is dropped, Ctrl-C does not end the process.
-pub fn hold_interrupt() -> MutexGuard<'static, bool> {
+pub fn hold_interrupt() -> Interrupt {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -51,7 +57,7 @@ pub fn exit_on_interrupt() {
             drop(written);
             return;
         }
-        say!("\nstopped; nothing was written");
+        say!("\nstopped; nothing was written{}", DEBITED.get().map_or("", String::as_str));
         std::process::exit(1);
     });
     match installed {

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use m2m::auto::{Auto, FirstRound};
 use m2m::estimate::Model;
 use m2m::fit::{Fit, Options};
-use m2m::privatise::{Budget, Plan, Privacy};
+use m2m::privatise::{Budget, Privacy};
 use m2m::source::{self, Table};
 use m2m::sql::{Cell, ColumnKind, Query};
-use m2m::sums::Sketcher;
 use m2m::task::learn::Rows;
-use m2m::{Decimal, Design, Schema};
+use m2m::{Decimal, Schema};
 
 use crate::{console, table};
 
@@ -35,8 +35,7 @@ const SCHEMA: &str = include_str!("people.toml");
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let schema = Schema::from_toml(SCHEMA)?;
-    let design = Design::default();
-    let plan = Plan::new(&schema, &design, Privacy::new(Budget::pure(args.epsilon)?))?;
+    let first = FirstRound::new(&schema, &Auto::default(), Privacy::new(Budget::pure(args.epsilon)?))?;
     let paths = args.out.as_ref().map(|dir| ["people.csv", "schema.toml", "people.m2m"].map(|name| dir.join(name)));
     if let Some(paths) = &paths
         && !args.force
@@ -44,12 +43,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     {
         return Err(m2m::Error::Exists { path: path.clone() }.into());
     }
-    let noise = plan.draw()?;
     let people = population();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let csv = Table::from_csv_bytes(people.clone().into_bytes());
-    let (sums, report) = source::sketch(&Sketcher::new(&schema, &design)?, &csv, threads, &())?;
-    let release = sums.privatise(noise)?;
+    let (sums, report) = source::sketch(&first.sketcher()?, &csv, threads, &())?;
+    let second = first.privatise(sums)?;
+    let (sums, _) = source::sketch(&second.sketcher()?, &csv, threads, &())?;
+    let release = second.privatise(sums)?;
     console::show!("{} people who do not exist, {} columns, one release.\n", report.rows, schema.columns().len());
     super::info::print(&release);
     let all: Vec<usize> = (0..schema.columns().len()).collect();

@@ -173,6 +173,10 @@ fn block_in_words(block: &ReleasedBlock) -> String {
             let Body::OneHot { groups } = block.body() else { unreachable!("tables are one-hot") };
             format!("tables: {groups} contingency tables")
         }
+        MapSpec::Merged(spec) => {
+            let ways = spec.tables.iter().map(Vec::len).max().unwrap_or(0);
+            format!("merged: {} tables of up to {ways} columns, in groups of about equal counts", spec.tables.len())
+        }
         MapSpec::Custom(spec) => format!("{}: a map of the curator's own", spec.name),
     };
     let noise = match block.noise() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use m2m::privatise::{Budget, Ledger, Neighbours, Noise, NoiseKind, Plan, Privacy};
-use m2m::{Decimal, Design, Release, Schema, Sums};
+use m2m::{Decimal, Release, Schema, Sums};
 
 use crate::console::{self, Mistake};
 
@@ -62,7 +62,12 @@ impl PrivacyArgs {
             || self.noise.is_some()
     }
 
-    pub fn plan(&self, schema: &Schema, design: &Design) -> anyhow::Result<Plan> {
+    pub fn has_ledger(&self) -> bool {
+        self.ledger.is_some()
+    }
+
+    /// What is to be spent and how.
+    pub fn privacy(&self) -> anyhow::Result<Privacy> {
         let usual = Privacy::new(Budget::new(self.epsilon, self.delta, self.rho)?);
         let privacy = Privacy {
             budget: usual.budget,
@@ -81,18 +86,29 @@ impl PrivacyArgs {
                 Mistake("--noise chooses the noise of pure ε; leave it out with --delta or --rho".into()).into()
             );
         }
-        Ok(Plan::new(schema, design, privacy)?)
+        Ok(privacy)
     }
 
     /// Refuses early what the ledger would refuse late.
-    pub fn check_ledger(&self, plan: &Plan, output: &Path) -> anyhow::Result<()> {
+    pub fn check_ledger(&self, schema: &Schema, privacy: &Privacy, output: &Path) -> anyhow::Result<()> {
         if let Some(path) = &self.ledger {
-            Ledger::open(path)?.check(plan)?;
+            Ledger::open(path)?.check(schema, privacy)?;
             if output.exists() && output.canonicalize()? == path.canonicalize()? {
                 return Err(Mistake("the output would replace the ledger; give it another name".into()).into());
             }
         }
         Ok(())
+    }
+
+    /// Debits the ledger. From when this returns until the guard is released, an interruption waits.
+    pub fn debit(&self, schema: &Schema, privacy: &Privacy, output: &Path) -> anyhow::Result<console::Interrupt> {
+        // Others may hold the ledger for long; until it is ours, an interruption changes nothing.
+        let ledger = self.ledger.as_deref().map(Ledger::lock).transpose()?;
+        let past_recall = console::hold_interrupt();
+        if let Some(ledger) = ledger {
+            ledger.debit(schema, privacy, &output.display().to_string())?;
+        }
+        Ok(past_recall)
     }
 
     /// Debits the ledger, then adds noise, then writes.
@@ -104,22 +120,23 @@ impl PrivacyArgs {
         output: &Path,
         force: bool,
     ) -> anyhow::Result<Release> {
-        let budget = plan.privacy().budget;
-        // Others may hold the ledger for long; until it is ours, an interruption changes nothing.
-        let ledger = self.ledger.as_deref().map(Ledger::lock).transpose()?;
-        let mut past_recall = console::hold_interrupt();
-        if let Some(ledger) = ledger {
-            ledger.debit(plan, &output.display().to_string())?;
-        }
+        let mut past_recall = self.debit(plan.schema(), plan.privacy(), output)?;
         *past_recall = true;
         let release = sums.privatise(noise)?;
+        self.write(&release, output, force)?;
+        Ok(release)
+    }
+
+    /// Writes a release that the ledger was debited for.
+    pub fn write(&self, release: &Release, output: &Path, force: bool) -> anyhow::Result<()> {
         let written = release.save(output, force);
         match &self.ledger {
             Some(ledger) => written.with_context(|| {
+                let budget = release.statement().budget;
                 format!("{} was debited {budget}, but the release was not written", ledger.display())
             })?,
             None => written?,
         }
-        Ok(release)
+        Ok(())
     }
 }

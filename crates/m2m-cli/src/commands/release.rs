@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use m2m::privatise::Plan;
 use m2m::sums::SumsFile;
 
 use super::privacy::PrivacyArgs;
@@ -25,8 +26,8 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     m2m::file::check(&args.output, args.force)?;
     let file = SumsFile::open(&args.sums)?;
-    let plan = args.privacy.plan(file.schema(), file.design())?;
-    args.privacy.check_ledger(&plan, &args.output)?;
+    let plan = Plan::new(file.schema(), file.design(), args.privacy.privacy()?)?;
+    args.privacy.check_ledger(plan.schema(), plan.privacy(), &args.output)?;
     // The noise is there before the first sum is read.
     let noise = plan.draw()?;
     let release = args.privacy.publish(file.read()?, &plan, noise, &args.output, args.force)?;

@@ -1,8 +1,10 @@
 //! `m2m sketch`: from a table to a release, or to secret sums.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use m2m::auto::{Auto, FirstRound};
+use m2m::privatise::Plan;
 use m2m::source::{self, CsvOptions, Report, Table};
 use m2m::sums::Sketcher;
 use m2m::{Design, Schema, Sums};
@@ -22,10 +24,13 @@ pub struct Args {
     /// What is public about the table
     #[arg(long, value_name = "FILE")]
     schema: PathBuf,
-    /// Feature maps: rff, race, hist or tables, with settings as in rff:m=200,sigma=1; or a .toml file with several
-    /// maps and their shares. By default histograms and Fourier features, half the budget each
-    #[arg(long, value_name = "DESIGN")]
-    design: Option<String>,
+    /// Feature maps: auto, which reads the data twice and fits tables of columns to their histograms; or rff, race, hist,
+    /// tables, with settings as in rff:m=200,sigma=1; or a .toml file with several maps and their shares
+    #[arg(long, value_name = "DESIGN", default_value = "auto")]
+    design: String,
+    /// About how many rows there are, if that is public; otherwise the design auto goes by the noisy count
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rows: Option<u64>,
     /// Where the release goes; gzipped when the name ends in .gz
     #[arg(short, long, value_name = "FILE", required_unless_present = "sums", conflicts_with = "sums")]
     output: Option<PathBuf>,
@@ -56,32 +61,64 @@ struct ReadingArgs {
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let schema = Schema::open(&args.schema)?;
-    let design = args.design.as_deref().map_or_else(|| Ok(Design::default()), read_design)?;
     let target = args.output.as_ref().or(args.sums.as_ref()).expect("one of the two is required");
     m2m::file::check(target, args.force)?;
+    let auto = args.design == "auto";
+    if args.rows.is_some() && !auto {
+        return Err(Mistake("--rows is for the design auto; leave it out".into()).into());
+    }
     match &args.output {
         None => {
             if args.privacy.is_given() {
                 let message = "--sums spends nothing, so it takes no budget, ledger or noise; give them to `m2m release`, or -o in place of --sums";
                 return Err(Mistake(message.into()).into());
             }
-            let sums = add_up(&args.data, &args.reading, &Sketcher::new(&schema, &design)?)?;
+            if auto {
+                let message = "the design auto works in two rounds, which sums in a file cannot; give another --design, or all files with -o";
+                return Err(Mistake(message.into()).into());
+            }
+            let design = read_design(&args.design)?;
+            let sums = add_up(&open(&args)?, &args.reading, &Sketcher::new(&schema, &design)?, Say::All)?;
             let mut whole = console::hold_interrupt();
             sums.save(target, args.force)?;
             *whole = true;
             console::say!("wrote {}: secret sums, not for publication", target.display());
         }
+        Some(output) if auto && schema.columns().len() > 1 => in_two_rounds(&args, &schema, output)?,
         Some(output) => {
-            let plan = args.privacy.plan(&schema, &design)?;
-            args.privacy.check_ledger(&plan, output)?;
+            // A single column has nothing to be tabulated with.
+            let design = read_design(if auto { "hist" } else { &args.design })?;
+            let plan = Plan::new(&schema, &design, args.privacy.privacy()?)?;
+            args.privacy.check_ledger(&schema, plan.privacy(), output)?;
             let sketcher = Sketcher::new(&schema, &design)?;
             // The noise is there before the first row is read.
             let noise = plan.draw()?;
-            let sums = add_up(&args.data, &args.reading, &sketcher)?;
+            let sums = add_up(&open(&args)?, &args.reading, &sketcher, Say::All)?;
             let release = args.privacy.publish(sums, &plan, noise, output, args.force)?;
             console::say!("wrote {}: {}", output.display(), release.statement().budget);
         }
     }
+    Ok(())
+}
+
+/// The design auto: the data is read once for the marginals, and once for tables that are fitted to them.
+fn in_two_rounds(args: &Args, schema: &Schema, output: &Path) -> anyhow::Result<()> {
+    let privacy = args.privacy.privacy()?;
+    args.privacy.check_ledger(schema, &privacy, output)?;
+    let first = FirstRound::new(schema, &Auto { rows: args.rows }, privacy)?;
+    let table = open(args)?.rereadable()?;
+    let sums = add_up(&table, &args.reading, &first.sketcher()?, Say::All)?;
+    drop(args.privacy.debit(schema, &privacy, output)?);
+    if args.privacy.has_ledger() {
+        let _ = console::DEBITED.set("; the ledger was debited".into());
+    }
+    let second = first.privatise(sums)?;
+    let sums = add_up(&table, &args.reading, &second.sketcher()?, Say::Nothing)?;
+    let mut past_recall = console::hold_interrupt();
+    *past_recall = true;
+    let release = second.privatise(sums)?;
+    args.privacy.write(&release, output, args.force)?;
+    console::say!("wrote {}: {}", output.display(), release.statement().budget);
     Ok(())
 }
 
@@ -94,17 +131,29 @@ fn read_design(text: &str) -> anyhow::Result<Design> {
     Design::from_toml(&toml).with_context(|| text.to_owned())
 }
 
-fn add_up(data: &[String], reading: &ReadingArgs, sketcher: &Sketcher) -> anyhow::Result<Sums> {
-    let paths = expand(data)?;
-    let table = Table::open(&paths, CsvOptions { delimiter: reading.delimiter })?.strict(reading.strict);
+fn open(args: &Args) -> anyhow::Result<Table> {
+    let options = CsvOptions { delimiter: args.reading.delimiter };
+    Ok(Table::open(&expand(&args.data)?, options)?.strict(args.reading.strict))
+}
+
+/// Whether the curator hears how rows were read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Say {
+    All,
+    Nothing,
+}
+
+fn add_up(table: &Table, reading: &ReadingArgs, sketcher: &Sketcher, say: Say) -> anyhow::Result<Sums> {
     let threads = match reading.threads {
         Some(threads) => usize::from(threads),
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let progress = Progress::new(table.bytes());
-    let (sums, report) = source::sketch(sketcher, &table, threads, &progress)?;
+    let (sums, report) = source::sketch(sketcher, table, threads, &progress)?;
     drop(progress);
-    explain(&report);
+    if say == Say::All {
+        explain(&report);
+    }
     Ok(sums)
 }
 

@@ -1,5 +1,7 @@
 //! The public partition of a column into cells: bins, atoms, whole numbers or levels, and "missing".
 
+use std::sync::Arc;
+
 use crate::feature::projection::{ORIGIN, ORIGIN_HIGH};
 use crate::feature::{Input, Simd};
 use crate::panel::{PANEL, Panel, Record, Slot, Value};
@@ -10,12 +12,18 @@ use crate::simd::dispatched;
 ///
 /// Order: the bins from low to high, then the atoms from low to high, then "missing"; for a column of levels,
 /// its codes.
+///
+/// Cells may be merged: then they are counted and numbered by what they are merged into.
+#[derive(Clone)]
 pub struct Cells {
     column: usize,
     slot: Slot,
     parts: Parts,
+    /// What each cell is merged into, and how many those are; nothing where cells stand for themselves.
+    merged: Option<(Arc<[u32]>, usize)>,
 }
 
+#[derive(Clone)]
 enum Parts {
     /// Cell ⌊scale·u + shift⌋ of a number u in [0, 1].
     Bins {
@@ -68,7 +76,20 @@ impl Cells {
                 }
             }
         };
-        Self { column: input.column, slot: input.slot, parts }
+        Self { column: input.column, slot: input.slot, parts, merged: None }
+    }
+
+    /// The same with its cells merged into groups, which are numbered from 0 without gaps. Nothing if there is not one
+    /// number for every cell, or a gap.
+    pub(crate) fn merge(self, groups: &[u32]) -> Option<Self> {
+        let count = groups.iter().max().map_or(0, |last| *last as usize + 1);
+        let complete = count <= groups.len() && {
+            let mut seen = vec![false; count];
+            groups.iter().for_each(|group| seen[*group as usize] = true);
+            seen.iter().all(|seen| *seen)
+        };
+        let fits = self.merged.is_none() && groups.len() == self.len();
+        (fits && complete).then(|| Self { merged: Some((groups.into(), count)), ..self })
     }
 
     /// Which column of the schema it partitions.
@@ -79,13 +100,17 @@ impl Cells {
     /// How many cells there are.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
+        self.merged.as_ref().map_or_else(|| self.unmerged(), |(_, count)| *count)
+    }
+
+    fn unmerged(&self) -> usize {
         match &self.parts {
             Parts::Bins { bins, atoms, .. } => *bins as usize + atoms.len() + 1,
             Parts::Levels { codes } => *codes as usize,
         }
     }
 
-    /// What a cell contains.
+    /// What a cell contains, before any merging.
     pub fn describe(&self, schema: &Schema, cell: usize) -> Cell {
         let kind = &schema.columns()[self.column].kind;
         match &self.parts {
@@ -122,6 +147,16 @@ impl Cells {
         }
     }
 
+    /// The cells of numbers (bins and atoms) from low to high; nothing for a column of levels.
+    pub(crate) fn in_order(&self) -> Option<Vec<usize>> {
+        let Parts::Bins { scale, shift, bins, atoms } = &self.parts else { return None };
+        let middle = |bin: u32| (f64::from(bin) + 0.5 - shift) / scale;
+        let mut placed: Vec<(f64, usize)> = (0..*bins).map(|bin| (middle(bin), bin as usize)).collect();
+        placed.extend(atoms.iter().enumerate().map(|(atom, unit)| (*unit, *bins as usize + atom)));
+        placed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Some(placed.into_iter().map(|(_, cell)| cell).collect())
+    }
+
     /// The definition: the cell of one record.
     pub(crate) fn one(&self, record: Record<'_>) -> u32 {
         self.of(record.value(self.column))
@@ -129,7 +164,7 @@ impl Cells {
 
     /// The cell of a value of the column.
     pub(crate) fn of(&self, value: Value) -> u32 {
-        match (value, &self.parts) {
+        let cell = match (value, &self.parts) {
             (Value::Code(code), _) => code,
             (Value::Unit(u), Parts::Bins { scale, shift, bins, atoms }) => {
                 match atoms.iter().position(|atom| *atom == u) {
@@ -137,8 +172,9 @@ impl Cells {
                     None => bin(u, *scale, *shift, *bins),
                 }
             }
-            _ => self.len() as u32 - 1,
-        }
+            _ => self.unmerged() as u32 - 1,
+        };
+        self.merged.as_ref().map_or(cell, |(groups, _)| groups[cell as usize])
     }
 
     /// The cells of all records of a panel.
@@ -146,7 +182,7 @@ impl Cells {
         let n = panel.len();
         match (self.slot, &self.parts) {
             (Slot::Unit(slot), Parts::Bins { scale, shift, bins, atoms }) => {
-                let missing = self.len() as u32 - 1;
+                let missing = self.unmerged() as u32 - 1;
                 let units = &panel.units()[slot];
                 bin_all(simd, &units[..n], *scale, *shift, *bins, missing, cells);
                 // Backwards, so that the first of atoms which the scale cannot tell apart counts, as above.
@@ -158,6 +194,9 @@ impl Cells {
             }
             (Slot::Code(slot), _) => cells[..n].copy_from_slice(&panel.codes(slot)[..n]),
             (Slot::Unit(_), Parts::Levels { .. }) => unreachable!("levels live in slots of codes"),
+        }
+        if let Some((groups, _)) = &self.merged {
+            cells[..n].iter_mut().for_each(|cell| *cell = groups[*cell as usize]);
         }
     }
 }

@@ -7,9 +7,9 @@ use crate::feature::hist::{MAX_FEATURES, Tables};
 use crate::feature::projection::coordinates;
 use crate::feature::race::Race;
 use crate::feature::rff::Rff;
-use crate::feature::{Body, FeatureMap, Simd, inputs};
+use crate::feature::{Body, FeatureMap, Input, Simd, inputs};
 use crate::panel::Layout;
-use crate::schema::toml_message;
+use crate::schema::{Column, toml_message};
 use crate::{Decimal, Error, Schema};
 
 /// Maps side by side, each with its share of the budget. The shares add up to 1.
@@ -64,6 +64,8 @@ pub enum MapSpec {
     Hist(HistSpec),
     /// Contingency tables.
     Tables(TablesSpec),
+    /// Contingency tables over merged cells.
+    Merged(MergedSpec),
     /// A map that the user wrote.
     Custom(CustomSpec),
 }
@@ -191,6 +193,9 @@ pub enum Hash {
 pub struct HistSpec {
     /// Bins of a numeric column, besides its atoms and "missing".
     pub bins: u32,
+    /// A column of whole numbers that has up to this many gets a cell for each; as many as `bins` unless it is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole: Option<u32>,
     /// The columns that are used; all when empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
@@ -198,7 +203,24 @@ pub struct HistSpec {
 
 impl Default for HistSpec {
     fn default() -> Self {
-        Self { bins: 32, columns: Vec::new() }
+        Self::with_bins(32)
+    }
+}
+
+impl HistSpec {
+    /// Histograms of all columns.
+    pub fn with_bins(bins: u32) -> Self {
+        Self { bins, whole: None, columns: Vec::new() }
+    }
+
+    /// How many bins a column is cut into.
+    pub(crate) fn bins_of(&self, column: &Column) -> u32 {
+        let values =
+            column.kind.range().filter(|_| column.kind.is_whole()).map(|range| range.max() - range.min() + 1.0);
+        match (self.whole, values) {
+            (Some(whole), Some(values)) if values <= f64::from(whole) => whole,
+            _ => self.bins,
+        }
     }
 }
 
@@ -222,6 +244,29 @@ impl Default for TablesSpec {
     fn default() -> Self {
         Self { ways: 2, groups: Vec::new(), bins: 8, columns: Vec::new() }
     }
+}
+
+/// Parameters of contingency tables whose columns have the cells of a histogram, merged into groups: those of about equal
+/// probability, say, when an earlier round has released the histograms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MergedSpec {
+    /// The columns.
+    pub columns: Vec<MergedColumn>,
+    /// The tables, each by the places of its columns in that list.
+    pub tables: Vec<Vec<u32>>,
+}
+
+/// A column of [`MergedSpec`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MergedColumn {
+    /// Its name.
+    pub name: String,
+    /// Bins of its histogram, as in [`HistSpec`].
+    pub bins: u32,
+    /// The group of each cell of that histogram, numbered from 0.
+    pub groups: Vec<u32>,
 }
 
 /// What a release says about a map that the user wrote.
@@ -329,7 +374,9 @@ impl Design {
             maps.push(match map {
                 MapSpec::Rff(spec) => Box::new(Rff::new(spec, &inputs(schema, &layout, &spec.columns)?, simd)?),
                 MapSpec::Race(spec) => Box::new(Race::new(spec, &inputs(schema, &layout, &spec.columns)?, simd)?),
-                MapSpec::Hist(_) | MapSpec::Tables(_) => Box::new(Tables::new(map.groups(schema)?, simd)?),
+                MapSpec::Hist(_) | MapSpec::Tables(_) | MapSpec::Merged(_) => {
+                    Box::new(Tables::new(map.groups(schema)?, simd)?)
+                }
                 MapSpec::Custom(spec) => custom(spec)?,
             });
         }
@@ -370,6 +417,7 @@ impl MapSpec {
             Self::Race(_) => "race",
             Self::Hist(_) => "hist",
             Self::Tables(_) => "tables",
+            Self::Merged(_) => "merged",
             Self::Custom(spec) => &spec.name,
         }
     }
@@ -417,12 +465,31 @@ impl MapSpec {
                 check_sigma(spec.sigma)?;
                 drawn(spec.r * spec.w.ilog2() as usize, &spec.columns)
             }
-            Self::Hist(HistSpec { bins, .. }) | Self::Tables(TablesSpec { bins, .. }) => {
-                if (1..=100_000).contains(bins) {
-                    Ok(())
-                } else {
-                    fail(&format!("bins is {bins}; give a number from 1 to 100000"))
+            Self::Hist(HistSpec { bins, .. }) | Self::Tables(TablesSpec { bins, .. })
+                if !(1..=100_000).contains(bins) =>
+            {
+                fail(&format!("bins is {bins}; give a number from 1 to 100000"))
+            }
+            Self::Hist(HistSpec { whole: Some(whole), .. }) if !(1..=100_000).contains(whole) => {
+                fail(&format!("whole is {whole}; give a number from 1 to 100000"))
+            }
+            Self::Hist(_) | Self::Tables(_) => Ok(()),
+            Self::Merged(spec) => {
+                if spec.tables.is_empty() || spec.tables.len() > MAX_TABLES {
+                    return fail(&format!("give from 1 to {MAX_TABLES} tables"));
                 }
+                if spec.columns.iter().any(|column| !(1..=100_000).contains(&column.bins)) {
+                    return fail("give every column from 1 to 100000 bins");
+                }
+                let wrong = |table: &Vec<u32>| {
+                    table.is_empty()
+                        || table.iter().any(|column| *column as usize >= spec.columns.len())
+                        || table.windows(2).any(|pair| pair[0] >= pair[1])
+                };
+                if spec.tables.iter().any(wrong) {
+                    return fail("name the columns of each table by their places, in increasing order");
+                }
+                Ok(())
             }
             Self::Custom(spec) => {
                 if !matches!(spec.body, Body::Bounded { .. }) {
@@ -441,6 +508,7 @@ impl MapSpec {
         match self {
             Self::Hist(spec) => spec.cells(schema),
             Self::Tables(spec) => spec.cells(schema),
+            Self::Merged(spec) => spec.cells(schema),
             _ => Ok(Vec::new()),
         }
     }
@@ -467,7 +535,7 @@ impl MapSpec {
             Self::Rff(spec) => Ok((spec.m, Body::Discs { pairs: spec.m as u64 / 2, radius: self.grid() + 1 })),
             Self::Race(spec) => Ok((spec.r * spec.w, Body::OneHot { groups: spec.r as u64 })),
             Self::Custom(spec) => Ok((spec.features, spec.body)),
-            Self::Hist(_) | Self::Tables(_) => {
+            Self::Hist(_) | Self::Tables(_) | Self::Merged(_) => {
                 let map = Tables::new(self.groups(schema)?, Simd::Portable)?;
                 Ok((map.len(), map.body()))
             }
@@ -486,7 +554,8 @@ fn check_sigma(sigma: f64) -> Result<(), Error> {
 impl HistSpec {
     fn cells(&self, schema: &Schema) -> Result<Vec<Vec<Cells>>, Error> {
         let inputs = inputs(schema, &Layout::new(schema), &self.columns)?;
-        Ok(inputs.iter().map(|input| vec![Cells::new(schema, input, self.bins)]).collect())
+        let cells = |input: &Input| Cells::new(schema, input, self.bins_of(&schema.columns()[input.column]));
+        Ok(inputs.iter().map(|input| vec![cells(input)]).collect())
     }
 }
 
@@ -515,6 +584,25 @@ impl TablesSpec {
                 Ok(inputs.iter().map(|input| Cells::new(schema, input, self.bins)).collect())
             })
             .collect()
+    }
+}
+
+impl MergedSpec {
+    fn cells(&self, schema: &Schema) -> Result<Vec<Vec<Cells>>, Error> {
+        let names: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
+        let inputs = inputs(schema, &Layout::new(schema), &names)?;
+        let cells = self
+            .columns
+            .iter()
+            .zip(&inputs)
+            .map(|(column, input)| {
+                Cells::new(schema, input, column.bins).merge(&column.groups).ok_or_else(|| {
+                    let name = &column.name;
+                    Error::Design(format!("merged: column `{name}` needs a group for each of its cells, without gaps"))
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(self.tables.iter().map(|table| table.iter().map(|at| cells[*at as usize].clone()).collect()).collect())
     }
 }
 

@@ -17,7 +17,8 @@ pub use crate::simd::Simd;
 pub use body::Body;
 pub use cells::{Cell, Cells};
 pub use design::{
-    Block, CustomSpec, Design, Frequencies, Hash, HistSpec, Kernel, MapSpec, Precision, RaceSpec, RffSpec, TablesSpec,
+    Block, CustomSpec, Design, Frequencies, Hash, HistSpec, Kernel, MapSpec, MergedColumn, MergedSpec, Precision,
+    RaceSpec, RffSpec, TablesSpec,
 };
 
 pub(crate) use frequency::directions;

@@ -14,6 +14,8 @@ pub(crate) struct Knowledge {
     pub cells: Cells,
     /// Variances of the errors of the cells' probabilities, before it is used that they add up to zero.
     pub variance: Vec<f64>,
+    /// Where groups of cells are known better than by their cells: the group of each cell, and the variances of the groups.
+    pub groups: Option<(Vec<u32>, Vec<f64>)>,
     /// Whether those errors are noise of the release, and not ignorance.
     pub noise: bool,
     /// For each cell, the squared probability times how uneven the column may be within it.
@@ -42,8 +44,25 @@ impl Tilt {
 }
 
 impl Knowledge {
-    /// The covariance of the errors applied to a vector: independent errors of given variances whose sum is zero.
+    /// The covariance of the errors applied to a vector: independent errors of given variances whose sum is zero. Where
+    /// groups are known better, cells have independent errors given their group.
     pub fn covariance(&self, vector: &[f64]) -> Vec<f64> {
+        if let Some((groups, variances)) = &self.groups {
+            let (mut sums, mut means) = (vec![0.0; variances.len()], vec![0.0; variances.len()]);
+            for ((group, variance), x) in groups.iter().zip(&self.variance).zip(vector) {
+                sums[*group as usize] += variance;
+                means[*group as usize] += variance * x;
+            }
+            means.iter_mut().zip(&sums).for_each(|(mean, sum)| *mean /= sum.max(1e-300));
+            let total: f64 = variances.iter().sum::<f64>().max(1e-300);
+            let mean = variances.iter().zip(&means).map(|(variance, mean)| variance * mean).sum::<f64>() / total;
+            let one = |((group, variance), x): ((&u32, &f64), &f64)| {
+                let group = *group as usize;
+                let part = variance / sums[group].max(1e-300);
+                variance * (x - means[group]) + part * variances[group] * (means[group] - mean)
+            };
+            return groups.iter().zip(&self.variance).zip(vector).map(one).collect();
+        }
         let total: f64 = self.variance.iter().sum();
         let mean = self.variance.iter().zip(vector).map(|(variance, x)| variance * x).sum::<f64>() / total.max(1e-300);
         self.variance.iter().zip(vector).map(|(variance, x)| variance * (x - mean)).collect()
@@ -126,7 +145,7 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
     if used.is_empty() && summed.iter().all(Option::is_none) {
         return Ok(None);
     }
-    let unknown = MapSpec::Hist(HistSpec { bins: UNKNOWN_BINS, columns: Vec::new() }).tables(schema)?;
+    let unknown = MapSpec::Hist(HistSpec::with_bins(UNKNOWN_BINS)).tables(schema)?;
     let mut axes = Vec::new();
     let mut all = Vec::new();
     for (column, (_, mut cells)) in unknown.into_iter().enumerate() {
@@ -148,7 +167,15 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
                 let within = masses.iter().map(|mass| mass * mass).collect();
                 (
                     axis,
-                    Knowledge { cells, variance: masses, noise: false, within, effects: Mat::new(), tilts: Vec::new() },
+                    Knowledge {
+                        cells,
+                        variance: masses,
+                        groups: None,
+                        noise: false,
+                        within,
+                        effects: Mat::new(),
+                        tilts: Vec::new(),
+                    },
                 )
             }
         };
@@ -164,7 +191,7 @@ pub(crate) fn learn_from(
     schema: &Schema,
     probability: impl Fn(&Cells, usize) -> f64,
 ) -> Result<(Independent, Vec<Knowledge>), Error> {
-    let partitions = MapSpec::Hist(HistSpec { bins: UNKNOWN_BINS, columns: Vec::new() }).tables(schema)?;
+    let partitions = MapSpec::Hist(HistSpec::with_bins(UNKNOWN_BINS)).tables(schema)?;
     let (mut axes, mut all) = (Vec::new(), Vec::new());
     for (_, mut cells) in partitions {
         let cells = cells.remove(0);
@@ -186,16 +213,83 @@ fn from_marginal(release: &Release, marginal: Marginal, rows: f64) -> (Axis, Kno
     let sums = &block.sums()[marginal.first..][..marginal.cells.len()];
     let probabilities: Vec<f64> = sums.iter().map(|sum| *sum as f64 / rows).collect();
     let deviation = block.noise().standard_deviation(block.sums().len()) / rows;
-    settle(release.schema(), marginal.cells, &probabilities, deviation)
+    let Some(merged) = from_merged_tables(release, &marginal.cells, rows) else {
+        return settle(release.schema(), marginal.cells, &probabilities, deviation);
+    };
+    let (probabilities, variances) = merged.refine(&probabilities, deviation * deviation);
+    // Tables have no features that could see a cell without probability, so next to none is enough.
+    let (axis, mut knowledge) = settle_with(release.schema(), marginal.cells, &probabilities, deviation, 1e-6);
+    knowledge.groups = Some((merged.groups, variances));
+    (axis, knowledge)
+}
+
+/// What tables over merged cells tell of one column: the group of each cell, the share of rows in each group, and the
+/// variance of its error.
+struct Merged {
+    groups: Vec<u32>,
+    shares: Vec<f64>,
+    variance: f64,
+}
+
+impl Merged {
+    /// Cells that agree as well as possible with their own noisy values and with those of the groups, and the variances of
+    /// the groups then.
+    fn refine(&self, cells: &[f64], variance: f64) -> (Vec<f64>, Vec<f64>) {
+        let (mut sums, mut sizes) = (vec![0.0; self.shares.len()], vec![0.0; self.shares.len()]);
+        for (group, x) in self.groups.iter().zip(cells) {
+            sums[*group as usize] += x;
+            sizes[*group as usize] += 1.0;
+        }
+        let own: Vec<f64> = sizes.iter().map(|size| size * variance).collect();
+        let left: Vec<f64> = own.iter().map(|own| 1.0 / (1.0 / own + 1.0 / self.variance)).collect();
+        let step = |group: usize| (self.shares[group] - sums[group]) * left[group] / self.variance / sizes[group];
+        let refined = self.groups.iter().zip(cells).map(|(group, x)| x + step(*group as usize)).collect();
+        (refined, left)
+    }
+}
+
+/// Adds up every table of two columns along the other, and averages what that gives of one.
+fn from_merged_tables(release: &Release, cells: &Cells, rows: f64) -> Option<Merged> {
+    let schema = release.schema();
+    let (mut found, mut shares, mut weights): (Option<&[u32]>, Vec<f64>, f64) = (None, Vec::new(), 0.0);
+    for block in release.blocks() {
+        let MapSpec::Merged(spec) = block.map() else { continue };
+        let noise = (block.noise().standard_deviation(block.sums().len()) / rows).powi(2);
+        for ((first, group), places) in block.map().tables(schema).ok()?.iter().zip(&spec.tables) {
+            let [one, two] = &group[..] else { continue };
+            let at = if one.column() == cells.column() { 0 } else { 1 };
+            if group[at].column() != cells.column() {
+                continue;
+            }
+            let groups = &spec.columns[places[at] as usize].groups;
+            if groups.len() != cells.len() || found.is_some_and(|other| other != &groups[..]) {
+                return None;
+            }
+            found = Some(groups);
+            shares.resize(group[at].len(), 0.0);
+            let weight = 1.0 / (noise * group[1 - at].len() as f64);
+            for (place, sum) in block.sums()[*first..][..one.len() * two.len()].iter().enumerate() {
+                let row = if at == 0 { place / two.len() } else { place % two.len() };
+                shares[row] += weight * *sum as f64 / rows;
+            }
+            weights += weight;
+        }
+    }
+    shares.iter_mut().for_each(|share| *share /= weights);
+    Some(Merged { groups: found?.to_vec(), shares, variance: 1.0 / weights })
 }
 
 /// Noisy probabilities as a law: projected on the simplex, with a trace of the uniform so that nothing is impossible.
 fn settle(schema: &Schema, cells: Cells, noisy: &[f64], deviation: f64) -> (Axis, Knowledge) {
+    let trace = (0.1 * deviation * (noisy.len() as f64).sqrt()).clamp(1e-9, 0.02);
+    settle_with(schema, cells, noisy, deviation, trace)
+}
+
+fn settle_with(schema: &Schema, cells: Cells, noisy: &[f64], deviation: f64, trace: f64) -> (Axis, Knowledge) {
     let mut axis = Axis::new(schema, cells.column(), Some(&cells));
     let uniform: Vec<f64> = axis.cell_masses().iter().map(|mass| mass.max(1e-3 / noisy.len() as f64)).collect();
     let total: f64 = uniform.iter().sum();
     let projected = simplex(noisy);
-    let trace = (0.1 * deviation * (noisy.len() as f64).sqrt()).clamp(1e-9, 0.02);
     let probabilities: Vec<f64> =
         projected.iter().zip(&uniform).map(|(p, u)| (1.0 - trace) * p + trace * u / total).collect();
     axis.set_cells(&probabilities);
@@ -203,7 +297,7 @@ fn settle(schema: &Schema, cells: Cells, noisy: &[f64], deviation: f64) -> (Axis
     let variance = projected.iter().map(|p| deviation * deviation * if *p > 0.0 { 1.0 } else { CLIPPED }).collect();
     let uneven = unevenness(&projected, deviation);
     let within = probabilities.iter().map(|p| uneven * p * p).collect();
-    (axis, Knowledge { cells, variance, noise: true, within, effects: Mat::new(), tilts: Vec::new() })
+    (axis, Knowledge { cells, variance, groups: None, noise: true, within, effects: Mat::new(), tilts: Vec::new() })
 }
 
 /// How much the density leans within each bin, judged by its neighbours: half its relative change across the bin, as far

@@ -24,6 +24,7 @@
 
 mod closed;
 mod columns;
+mod interactions;
 mod points;
 mod separate;
 
@@ -37,12 +38,13 @@ use faer::{Mat, Side};
 
 use crate::estimate::{Estimate, Model, Parts, Totals, WeightedSample};
 use crate::expr::{Checked, Scalar};
-use crate::feature::{FeatureMap, Simd};
+use crate::feature::{FeatureMap, MapSpec, Simd};
 use crate::prior::{Independent, Place, Prior, tables};
 use crate::release::Release;
 use crate::{Error, Schema};
 use closed::{Closed, Gram, Pair, Split, is_closed, shared};
 use columns::Knowledge;
+use interactions::{Interactions, PointScores, Share, Spread};
 use points::{Points, dot};
 use separate::{Term, separate};
 
@@ -104,6 +106,8 @@ pub struct Fit {
     taus: Taus,
     closed: Option<Closed>,
     knowledge: Vec<Knowledge>,
+    /// What tables over merged cells tell of columns together.
+    interactions: Option<Interactions>,
     /// For each feature: its block and place, the released mean, the variance of its noise, the prior mean.
     kept: Vec<(usize, usize)>,
     released: Vec<f64>,
@@ -116,6 +120,8 @@ pub struct Fit {
     points: OnceLock<Points>,
     /// For each known column, the cell of every point.
     cells: OnceLock<Vec<Vec<u32>>>,
+    /// For each column, the scores of every point.
+    scores: OnceLock<Vec<PointScores>>,
     weights: OnceLock<Vec<f64>>,
     positive: OnceLock<Vec<f64>>,
 }
@@ -184,13 +190,17 @@ impl Fit {
         })?;
         let rows = (release.count().value as f64).max(1.0);
         let count_deviation = release.count().noise.map_or(0.0, |noise| noise.standard_deviation(1));
-        let all_closed = release.blocks().iter().all(|block| is_closed(block.map()));
-        let exact = all_closed && !options.sampled && !matches!(options.prior, Prior::Sample(_));
-
         let mut learned = match options.prior {
             Prior::Learned => columns::learn(release, rows)?,
             _ => None,
         };
+        let usual = options.lambda == Lambda::Evidence && options.centred && !options.sampled;
+        let interactions = match &learned {
+            Some((prior, ..)) if usual && only_merged(release) => Interactions::new(release, prior, rows)?,
+            _ => None,
+        };
+        let all_closed = interactions.is_some() || release.blocks().iter().all(|block| is_closed(block.map()));
+        let exact = all_closed && !options.sampled && !matches!(options.prior, Prior::Sample(_));
         if let (None, Prior::Learned, true) = (&learned, &options.prior, exact && options.centred) {
             // No table to learn the columns from: a first reading against the uniform prior has to do.
             let pilot = Self::with_maps(release, Options { prior: Prior::Uniform, ..options.clone() }, Vec::new())?;
@@ -239,6 +249,8 @@ impl Fit {
             blocks,
             points: OnceLock::new(),
             cells: OnceLock::new(),
+            scores: OnceLock::new(),
+            interactions: None,
             weights: OnceLock::new(),
             positive: OnceLock::new(),
             schema,
@@ -276,6 +288,7 @@ impl Fit {
             Gram { all: gram, main: None, pairs: Vec::new() }
         };
         fit.knowledge = knowledge;
+        fit.interactions = interactions;
         for (block, feature) in &fit.kept {
             fit.released.push(fit.blocks[*block].released[*feature]);
             fit.noise.push(fit.blocks[*block].noise);
@@ -384,6 +397,9 @@ impl Fit {
 
     /// The variance τ² of the density ratio per direction, of interactions between two columns.
     pub fn tau_squared(&self, one: usize, two: usize) -> f64 {
+        if let Some(interactions) = &self.interactions {
+            return interactions.strength(one, two);
+        }
         self.taus.of((one.min(two), one.max(two)))
     }
 
@@ -417,6 +433,11 @@ impl Fit {
                     .collect();
                 functional.add_effect(*column, effect);
             }
+            if let Some(interactions) = &self.interactions {
+                let shares = interactions.shares(term, &self.prior);
+                functional.interaction += interactions.value(term.coefficient, &shares);
+                functional.shares.push(shares);
+            }
             if self.kept.is_empty() {
                 continue;
             }
@@ -449,11 +470,15 @@ impl Fit {
         functional
     }
 
-    /// The covariance of two functionals: under the model, and under ignorance.
-    fn closed_pair(&self, f: &Functional, g: &Functional) -> (f64, f64) {
+    /// The covariance of two functionals: under the model, under ignorance, and what noise on tables has of the first.
+    fn closed_pair(&self, f: &Functional, g: &Functional) -> (f64, f64, f64) {
         let (mut all, mut main, mut known) = (0.0, 0.0, 0.0);
-        for a in &f.terms {
-            for b in &g.terms {
+        let mut spread = Spread::default();
+        for (i, a) in f.terms.iter().enumerate() {
+            for (j, b) in g.terms.iter().enumerate() {
+                if let Some(interactions) = &self.interactions {
+                    interactions.spread((a, &f.shares[i]), (b, &g.shares[j]), &self.prior, &mut spread);
+                }
                 let part = shared(a, b, &self.prior);
                 all += part.all;
                 main += part.main;
@@ -466,7 +491,10 @@ impl Fit {
         let ignorance = main + UNKNOWN_TAU * (all - main);
         if self.knowledge.is_empty() {
             let uncentred = if self.options.centred { 0.0 } else { f.prior_mean * g.prior_mean };
-            return (known + self.taus.rest * uncentred + self.taus.main * main, ignorance);
+            return (known + self.taus.rest * uncentred + self.taus.main * main, ignorance, 0.0);
+        }
+        if self.interactions.is_some() {
+            known = spread.all;
         }
         for (column, effect, cells) in &f.effects {
             if let Some((_, other, other_cells)) = g.effects.iter().find(|(other, ..)| other == column) {
@@ -475,7 +503,7 @@ impl Fit {
                 known += dot(&knowledge.within, &self.prior.axes[*column].cell_covariances(effect, other));
             }
         }
-        (known, ignorance)
+        (known, ignorance, spread.privacy)
     }
 
     /// Functions, sampled at the points. All have the variance of the interactions of all their columns, so that answers
@@ -544,6 +572,10 @@ impl Fit {
             }
             k.iter_mut().zip(tilted).for_each(|(k, x)| *k += x);
             functional.k = k;
+            if let Some(interactions) = &self.interactions {
+                functional.projections = interactions.project(self.scores(), &rest);
+                functional.interaction = interactions.projected_value(&functional.projections);
+            }
             functional.rest = rest;
         }
         if !self.options.centred {
@@ -558,11 +590,35 @@ impl Fit {
         reorder(self.points().kept(), numbers, &self.kept)
     }
 
-    fn sampled_pair(&self, f: &Functional, g: &Functional) -> (f64, f64) {
+    /// The scores of every point in each column.
+    fn scores(&self) -> &[PointScores] {
+        self.scores.get_or_init(|| {
+            let Some(interactions) = &self.interactions else { return Vec::new() };
+            let panels = self.points().panels();
+            let of = |column: usize| {
+                let axis = &self.prior.axes[column];
+                let places: Vec<(u32, f32)> = panels
+                    .iter()
+                    .flat_map(|panel| (0..panel.len()).map(|row| axis.locate(panel.record(row).value(column))))
+                    .collect();
+                interactions.at(column, &self.prior, &places)
+            };
+            (0..self.prior.axes.len()).map(of).collect()
+        })
+    }
+
+    fn sampled_pair(&self, f: &Functional, g: &Functional) -> (f64, f64, f64) {
         let n = f.rest.len() as f64;
         let rest = dot(&f.rest, &g.rest) / n;
+        let spread = self
+            .interactions
+            .as_ref()
+            .map(|interactions| interactions.projected_spread(&f.projections, &g.projections, rest));
         let uncentred = if self.options.centred { 0.0 } else { dot(&f.values, &g.values) / n - rest };
-        let mut known = (f.tau * g.tau).sqrt() * (rest + uncentred);
+        let mut known = match &spread {
+            Some(spread) => spread.all,
+            None => (f.tau * g.tau).sqrt() * (rest + uncentred),
+        };
         let mut ignorance = UNKNOWN_TAU * rest;
         for ((column, _, cells), (_, _, other)) in f.effects.iter().zip(&g.effects) {
             let knowledge = &self.knowledge[*column];
@@ -570,7 +626,7 @@ impl Fit {
             let masses = self.prior.axes[*column].cell_masses();
             ignorance += cells.iter().zip(other).zip(&masses).map(|((x, y), mass)| x * y * mass).sum::<f64>();
         }
-        (known, ignorance)
+        (known, ignorance, spread.map_or(0.0, |spread| spread.privacy))
     }
 
     /// Puts the answers to some functionals together.
@@ -609,18 +665,19 @@ impl Fit {
         let mut means = Means::new(count);
         for i in 0..count {
             let f = &functionals[i];
-            means.values[i] = f.mean + dot(&f.k, &self.alpha);
+            means.values[i] = f.mean + dot(&f.k, &self.alpha) + f.interaction;
             means.slopes[i] = f.mean - dot(&coefficients[i], &self.mean);
             for j in 0..=i {
                 let g = &functionals[j];
-                let (known, ignorance) = if sampled { self.sampled_pair(f, g) } else { self.closed_pair(f, g) };
+                let (known, ignorance, tables) = if sampled { self.sampled_pair(f, g) } else { self.closed_pair(f, g) };
                 let posterior = known - dot(&f.k, &coefficients[j]);
                 let mut privacy: f64 = coefficients[i]
                     .iter()
                     .zip(&coefficients[j])
                     .zip(&self.noise)
                     .map(|((a, b), noise)| a * b * noise)
-                    .sum();
+                    .sum::<f64>()
+                    + tables;
                 for (column, known) in self.knowledge.iter().enumerate().filter(|(_, known)| known.noise) {
                     privacy += dot(&left[i][column], &known.covariance(&left[j][column]));
                 }
@@ -675,6 +732,9 @@ impl Fit {
     fn make_positive_weights(&self) -> Vec<f64> {
         const STEPS: usize = 60;
         let unbiased = self.weights();
+        if let Some(interactions) = &self.interactions {
+            return self.raked(interactions, unbiased);
+        }
         let own;
         let points = if self.knowledge.is_empty() {
             self.points()
@@ -736,9 +796,52 @@ impl Fit {
         weigh(&beta)
     }
 
+    /// Weights without negative ones, raked to the marginals and to the fitted tables: where negative weights are cut off,
+    /// those around them are made smaller again.
+    fn raked(&self, interactions: &Interactions, unbiased: &[f64]) -> Vec<f64> {
+        const SWEEPS: usize = 10;
+        let mut weights = clip(unbiased.to_vec());
+        let cells = self.point_cells();
+        let mut margins: Vec<(Vec<u32>, Vec<f64>)> = Vec::new();
+        for table in interactions.tables() {
+            let mut places = vec![0u32; weights.len()];
+            let mut size = 1;
+            for (column, groups) in table {
+                let count = groups.iter().max().map_or(0, |last| last + 1);
+                for (place, cell) in places.iter_mut().zip(&cells[column]) {
+                    *place = *place * count + groups[*cell as usize];
+                }
+                size *= count as usize;
+            }
+            let mut target = vec![0.0; size];
+            places.iter().zip(unbiased).for_each(|(place, weight)| target[*place as usize] += weight);
+            target.iter_mut().for_each(|x| *x = x.max(0.0));
+            margins.push((places, target));
+        }
+        for (cells, axis) in cells.iter().zip(&self.prior.axes) {
+            let mut target = vec![0.0; axis.cells()];
+            cells.iter().for_each(|cell| target[*cell as usize] += 1.0);
+            margins.push((cells.clone(), target));
+        }
+        for _ in 0..SWEEPS {
+            for (places, target) in &margins {
+                let mut sums = vec![0.0; target.len()];
+                places.iter().zip(&weights).for_each(|(place, weight)| sums[*place as usize] += weight);
+                let ratio: Vec<f64> = target
+                    .iter()
+                    .zip(&sums)
+                    .map(|(x, y)| if *y > 0.0 { (x / y).clamp(0.2, 5.0) } else { 1.0 })
+                    .collect();
+                weights.iter_mut().zip(places).for_each(|(weight, place)| *weight *= ratio[*place as usize]);
+            }
+        }
+        normalised(weights)
+    }
+
     /// The estimated means of functions over all rows, without their errors.
     pub fn values_of(&self, functions: &[Checked]) -> Vec<f64> {
-        let value = |functional: &Functional| functional.mean + dot(&functional.k, &self.alpha);
+        let value =
+            |functional: &Functional| functional.mean + dot(&functional.k, &self.alpha) + functional.interaction;
         functions
             .iter()
             .map(|function| {
@@ -791,6 +894,11 @@ impl Fit {
     /// cell by cell.
     fn make_weights(&self) -> Vec<f64> {
         let points = self.points();
+        if let Some(interactions) = &self.interactions {
+            let mut weights = interactions.weights(self.scores(), points.count());
+            weights.iter_mut().for_each(|weight| *weight += 1.0);
+            return normalised(weights);
+        }
         if self.knowledge.is_empty() && self.closed.is_some() {
             return self.weights_of_points();
         }
@@ -841,6 +949,10 @@ struct Functional {
     tau: f64,
     k: Vec<f64>,
     terms: Vec<Term>,
+    /// What interactions add to the answer, and what they see of each term; for sampled questions their projections.
+    interaction: f64,
+    shares: Vec<Vec<Share>>,
+    projections: Vec<Vec<f64>>,
     /// Per column: the main effect as a table (closed form), and its means over the column's cells.
     effects: Vec<(usize, Vec<f64>, Vec<f64>)>,
     /// At the points: the values, and what main effects leave of them.
@@ -986,6 +1098,12 @@ fn clip(weights: Vec<f64>) -> Vec<f64> {
         }
     }
     weights.into_iter().map(|weight| (weight + shift).max(0.0)).collect()
+}
+
+/// Whether a release consists of histograms and tables over their merged cells.
+fn only_merged(release: &Release) -> bool {
+    release.blocks().iter().all(|block| matches!(block.map(), MapSpec::Hist(_) | MapSpec::Merged(_)))
+        && release.blocks().iter().any(|block| matches!(block.map(), MapSpec::Merged(_)))
 }
 
 /// For each column the cells of the first table that has it.

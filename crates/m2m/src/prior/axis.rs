@@ -196,6 +196,11 @@ impl Axis {
         self.cells
     }
 
+    /// The cell of each place.
+    pub fn partition(&self) -> &[u32] {
+        &self.cell
+    }
+
     /// The probability of each place; 0 for slopes.
     pub fn mass(&self) -> &[f64] {
         &self.mass
@@ -326,6 +331,45 @@ impl Axis {
             products[self.cell[i] as usize] += part * a[i] * b[i];
         }
         products.iter().zip(mean_a).zip(mean_b).map(|((product, a), b)| product - a * b).collect()
+    }
+
+    /// The place that a value is in, and where in it, from -1 to 1.
+    pub fn locate(&self, value: Value) -> (u32, f32) {
+        match value {
+            Value::Code(code) => (code, 0.0),
+            Value::Missing => (self.places.len() as u32 - 1, 0.0),
+            Value::Unit(unit) => {
+                let atom = |place: &Place| *place == Place::Point(Value::Unit(unit));
+                if let Some(Place::Interval { .. }) = self.places.first() {
+                    // Intervals with their slopes come first, then atoms and missing.
+                    let intervals = self.intervals();
+                    if let Some(at) = self.places[2 * intervals..].iter().position(atom) {
+                        return ((2 * intervals + at) as u32, 0.0);
+                    }
+                    let low = |at: usize| match self.places[2 * at] {
+                        Place::Interval { low, high } => (low, high),
+                        _ => unreachable!("intervals come first"),
+                    };
+                    let (mut first, mut last) = (0, intervals);
+                    while last - first > 1 {
+                        let middle = (first + last) / 2;
+                        if low(middle).0 <= unit { first = middle } else { last = middle }
+                    }
+                    let (low, high) = low(first);
+                    return (2 * first as u32, ((2.0 * unit - low - high) / (high - low)).clamp(-1.0, 1.0) as f32);
+                }
+                // Whole numbers, in equal steps of their own before any transform.
+                let at = self.places[..self.places.len() - 1].partition_point(|place| match place {
+                    Place::Point(Value::Unit(other)) => *other < unit,
+                    _ => false,
+                });
+                (at.min(self.places.len() - 2) as u32, 0.0)
+            }
+        }
+    }
+
+    fn intervals(&self) -> usize {
+        self.places.iter().filter(|place| **place == Place::Slope).count()
     }
 
     /// Cumulative masses, for [`Axis::draw`].

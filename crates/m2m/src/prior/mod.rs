@@ -93,7 +93,7 @@ impl Independent {
 
     /// The marginals of a public table, each mixed with a little of the uniform so that nothing is impossible.
     pub fn of_table(schema: &Schema, table: &PublicTable) -> Result<Self, Error> {
-        let spec = MapSpec::Hist(crate::feature::HistSpec { bins: PUBLIC_BINS, columns: Vec::new() });
+        let spec = MapSpec::Hist(crate::feature::HistSpec::with_bins(PUBLIC_BINS));
         let axes = spec
             .tables(schema)?
             .into_iter()

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::privatise::{Budget, Neighbours, Plan};
-use crate::{Decimal, Error, file};
+use crate::privatise::{Budget, Neighbours, Privacy};
+use crate::{Decimal, Error, Schema, file};
 
 /// A file with a total and every debit against it. A person may write the total and comments; debits are appended.
 ///
@@ -144,11 +144,11 @@ impl Ledger {
         }
     }
 
-    /// Whether a plan may be carried out: enough is left, and the debits so far protect the same unit against the same
+    /// Whether a release of a table with this schema may be made: enough is left, and the debits so far protect the same unit against the same
     /// neighbours, as budgets of different kinds do not add up.
-    pub fn check(&self, plan: &Plan) -> Result<(), Error> {
-        let budget = plan.privacy().budget;
-        let (unit, neighbours) = (plan.schema().unit().name(), plan.privacy().neighbours);
+    pub fn check(&self, schema: &Schema, privacy: &Privacy) -> Result<(), Error> {
+        let budget = privacy.budget;
+        let (unit, neighbours) = (schema.unit().name(), privacy.neighbours);
         if self.record.spent.iter().any(|entry| entry.unit != unit || entry.neighbours != neighbours) {
             return Err(Error::Ledger(format!(
                 "{} has debits for another privacy unit or other neighbours, with which this one does not add up; keep a ledger for each",
@@ -174,9 +174,9 @@ impl Ledger {
         Ok(LockedLedger { _lock: lock(&real)?, path: path.to_owned(), real })
     }
 
-    /// Debits what a plan spends, or refuses and changes nothing. See [`LockedLedger::debit`].
-    pub fn debit(path: &Path, plan: &Plan, what: &str) -> Result<Self, Error> {
-        Self::lock(path)?.debit(plan, what)
+    /// Debits what a release spends, or refuses and changes nothing. See [`LockedLedger::debit`].
+    pub fn debit(path: &Path, schema: &Schema, privacy: &Privacy, what: &str) -> Result<Self, Error> {
+        Self::lock(path)?.debit(schema, privacy, what)
     }
 }
 
@@ -190,19 +190,19 @@ pub struct LockedLedger {
 }
 
 impl LockedLedger {
-    /// Debits what a plan spends, or refuses and changes nothing.
+    /// Debits what a release spends, or refuses and changes nothing.
     ///
     /// The debit is on disk, after an fsync, when this returns: only then may noise be added. A crash afterwards leaves a
     /// debit without a release, never a release without a debit.
-    pub fn debit(self, plan: &Plan, what: &str) -> Result<Ledger, Error> {
+    pub fn debit(self, schema: &Schema, privacy: &Privacy, what: &str) -> Result<Ledger, Error> {
         let ledger = Ledger::open(&self.path)?;
-        ledger.check(plan)?;
+        ledger.check(schema, privacy)?;
         let entry = Entry {
             at: now(),
             what: what.to_owned(),
-            unit: plan.schema().unit().name().to_owned(),
-            neighbours: plan.privacy().neighbours,
-            budget: plan.privacy().budget,
+            unit: schema.unit().name().to_owned(),
+            neighbours: privacy.neighbours,
+            budget: privacy.budget,
         };
         let debit = toml::to_string(&Debits { spent: [&entry] }).expect("an entry has a TOML form");
         let text = format!("{}\n\n{debit}", ledger.text.trim_end());
@@ -259,8 +259,6 @@ fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privatise::Privacy;
-    use crate::{Design, Schema};
 
     fn budget(epsilon: &str, delta: &str, rho: &str) -> Budget {
         let parse = |text: &str| if text.is_empty() { None } else { Some(text.parse().unwrap()) };
@@ -270,7 +268,7 @@ mod tests {
     fn debit(path: &Path, budget: Budget, neighbours: Neighbours) -> Result<Ledger, Error> {
         let schema = Schema::from_toml("[[column]]\nname='a'\ntype='boolean'").unwrap();
         let privacy = Privacy { neighbours, ..Privacy::new(budget) };
-        Ledger::debit(path, &Plan::new(&schema, &Design::parse("hist").unwrap(), privacy).unwrap(), "x")
+        Ledger::debit(path, &schema, &privacy, "x")
     }
 
     fn spend(path: &Path, epsilon: &str, delta: &str, rho: &str) -> Result<Ledger, Error> {

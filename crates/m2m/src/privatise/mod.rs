@@ -16,7 +16,7 @@ pub use sensitivity::{Sensitivity, sensitivity};
 
 use serde::{Deserialize, Serialize};
 
-use crate::feature::Body;
+use crate::feature::{Block, Body};
 use crate::schema::Unit;
 use crate::{Decimal, Design, Error, Schema};
 use calibrate::{GaussianRule, disc_noise, round_up, to_f64};
@@ -99,7 +99,7 @@ impl Mechanism {
         }
     }
 
-    fn draw(&self, source: &mut NoiseSource, out: &mut [i128]) {
+    pub(crate) fn draw(&self, source: &mut NoiseSource, out: &mut [i128]) {
         match *self {
             Self::DiscreteLaplace { scale } => out.iter_mut().for_each(|x| *x = source.laplace(scale)),
             Self::DiscreteGaussian { sigma } => out.iter_mut().for_each(|x| *x = source.gaussian(sigma)),
@@ -131,70 +131,9 @@ impl Plan {
     /// Theorems 1 to 4 of PRIVACY.md give each block its part, and the parts add up: Σ Δ₁/t ≤ ε for Laplace and
     /// K-norm noise, Σ Δ₂²/2σ² ≤ ρ for Gaussian noise, and for (ε, δ) the whole is one Gaussian mechanism.
     pub fn new(schema: &Schema, design: &Design, privacy: Privacy) -> Result<Self, Error> {
-        let replace = privacy.neighbours == Neighbours::Replace;
-        let rows = schema.unit().max_rows();
-        if replace && !matches!(schema.unit(), Unit::Row) {
-            return Err(Error::Budget(
-                "replace-one neighbours are for the unit \"row\", as a user's number of rows can change; use add-remove".into(),
-            ));
-        }
-        if !replace && (privacy.count_share == Decimal::ZERO || privacy.count_share >= Decimal::ONE) {
-            return Err(Error::Budget(format!(
-                "the count's share is {}; give a number between 0 and 1, such as 0.02",
-                privacy.count_share
-            )));
-        }
-        let count_share = if replace { 0.0 } else { privacy.count_share.to_f64() };
-        let mut parts = Vec::with_capacity(design.blocks().len() + 1);
-        if !replace {
-            parts.push(Part::new(1, Body::OneHot { groups: 1 }, count_share, privacy.neighbours, rows)?);
-        }
-        for block in design.blocks() {
-            let (len, body) = block.map.shape(schema)?;
-            let share = (1.0 - count_share) * block.share.to_f64();
-            parts.push(Part::new(len, body, share, privacy.neighbours, rows)?);
-        }
-        if let Budget::Approximate { epsilon, .. } = privacy.budget
-            && epsilon.to_f64() < 1e-6
-        {
-            return Err(Error::Budget(
-                "with delta, epsilon must be at least 0.000001; give a larger one, or leave out delta".into(),
-            ));
-        }
-        let mut mechanisms = match privacy.budget {
-            Budget::Pure { epsilon } => parts
-                .iter()
-                .map(|part| part.pure(epsilon.to_f64() * (1.0 - 1e-12), privacy.noise))
-                .collect::<Result<Vec<_>, _>>()?,
-            Budget::Approximate { epsilon, delta } => {
-                let coordinates = parts.iter().map(|part| part.len).sum();
-                GaussianRule::all(epsilon.to_f64(), delta.to_f64(), coordinates)
-                    .into_iter()
-                    .map(|rule| parts.iter().map(|part| part.sigma(rule)).collect::<Vec<_>>())
-                    .min_by(|a, b| {
-                        let size = |sigmas: &[f64]| sigmas.iter().map(|sigma| sigma.ln()).sum::<f64>();
-                        size(a).total_cmp(&size(b))
-                    })
-                    .ok_or_else(|| {
-                        Error::Budget("epsilon and delta are too small to calibrate noise for; give larger ones".into())
-                    })?
-                    .into_iter()
-                    .map(|sigma| Ok(Mechanism::DiscreteGaussian { sigma: round_up(sigma)? }))
-                    .collect::<Result<Vec<_>, Error>>()?
-            }
-            Budget::Concentrated { rho } => parts
-                .iter()
-                .map(|part| {
-                    let sigma = part.sigma(GaussianRule::Concentrated(rho.to_f64() * (1.0 - 1e-12)));
-                    Ok(Mechanism::DiscreteGaussian { sigma: round_up(sigma)? })
-                })
-                .collect::<Result<Vec<_>, Error>>()?,
-        }
-        .into_iter()
-        .zip(parts.iter().map(|part| part.len));
-        let count = if replace { None } else { mechanisms.next().map(|(mechanism, _)| mechanism) };
-        let blocks = mechanisms.map(|(mechanism, len)| (len, mechanism)).collect();
-        Ok(Self { schema: schema.clone(), design: design.clone(), privacy, count, blocks })
+        let calibration = Calibration::new(schema, privacy)?;
+        let blocks = design.blocks().iter().map(|block| calibration.block(block)).collect::<Result<_, _>>()?;
+        Ok(Self { schema: schema.clone(), design: design.clone(), privacy, count: calibration.count()?, blocks })
     }
 
     /// The schema that it is for.
@@ -271,40 +210,99 @@ pub struct Noise {
     pub(crate) blocks: Vec<Vec<i128>>,
 }
 
-/// A block with what the calibration needs to know of it.
-struct Part {
-    len: usize,
-    body: Body,
-    share: f64,
-    sensitivity: Sensitivity,
-    rows: u32,
-    neighbours: Neighbours,
+/// From a budget to the noise of each block. What a block gets depends on nothing but the budget, the unit, its share and
+/// its body, so that blocks of a later round can be designed by what an earlier one released.
+pub(crate) struct Calibration<'a> {
+    schema: &'a Schema,
+    privacy: Privacy,
+    /// How Gaussian noise is judged, unless the budget is pure.
+    rule: Option<GaussianRule>,
 }
 
-impl Part {
-    fn new(len: usize, body: Body, share: f64, neighbours: Neighbours, rows: u32) -> Result<Self, Error> {
-        let sensitivity = sensitivity(body, neighbours, rows).ok_or_else(|| {
-            Error::Budget("the sensitivity overflows; take a smaller map or fewer rows per user".into())
-        })?;
-        Ok(Self { len, body, share, sensitivity, rows, neighbours })
+impl<'a> Calibration<'a> {
+    pub fn new(schema: &'a Schema, privacy: Privacy) -> Result<Self, Error> {
+        let replace = privacy.neighbours == Neighbours::Replace;
+        if replace && !matches!(schema.unit(), Unit::Row) {
+            return Err(Error::Budget(
+                "replace-one neighbours are for the unit \"row\", as a user's number of rows can change; use add-remove".into(),
+            ));
+        }
+        if !replace && (privacy.count_share == Decimal::ZERO || privacy.count_share >= Decimal::ONE) {
+            return Err(Error::Budget(format!(
+                "the count's share is {}; give a number between 0 and 1, such as 0.02",
+                privacy.count_share
+            )));
+        }
+        let rule = match privacy.budget {
+            Budget::Pure { .. } => None,
+            Budget::Concentrated { rho } => Some(GaussianRule::Concentrated(rho.to_f64() * (1.0 - 1e-12))),
+            Budget::Approximate { epsilon, delta } => {
+                if epsilon.to_f64() < 1e-6 {
+                    return Err(Error::Budget(
+                        "with delta, epsilon must be at least 0.000001; give a larger one, or leave out delta".into(),
+                    ));
+                }
+                // Either rule is valid for all blocks; the one that is better for a typical block is taken.
+                let typical = |rule: &GaussianRule| rule.sigma(1.0, 0.02);
+                let rule = GaussianRule::all(epsilon.to_f64(), delta.to_f64(), MAX_COORDINATES)
+                    .into_iter()
+                    .min_by(|a, b| typical(a).total_cmp(&typical(b)))
+                    .ok_or_else(|| {
+                        Error::Budget("epsilon and delta are too small to calibrate noise for; give larger ones".into())
+                    })?;
+                Some(rule)
+            }
+        };
+        Ok(Self { schema, privacy, rule })
     }
 
-    fn pure(&self, epsilon: f64, noise: NoiseKind) -> Result<Mechanism, Error> {
-        let epsilon = epsilon * self.share;
-        match (noise, self.body) {
-            (NoiseKind::Knorm, Body::Discs { pairs, radius }) => {
-                let reach = if self.neighbours == Neighbours::Replace { 2.0 } else { 1.0 };
-                let (scale, minimum_radius) = disc_noise(pairs, reach * radius as f64 * f64::from(self.rows), epsilon)?;
-                Ok(Mechanism::DiscKnorm { scale, minimum_radius })
+    /// The noise of the count; nothing when the count is public.
+    pub fn count(&self) -> Result<Option<Mechanism>, Error> {
+        match self.privacy.neighbours {
+            Neighbours::Replace => Ok(None),
+            Neighbours::AddRemove => {
+                let share = self.privacy.count_share.to_f64();
+                self.mechanism(Body::OneHot { groups: 1 }, share).map(Some)
             }
-            _ => Ok(Mechanism::DiscreteLaplace { scale: round_up(self.sensitivity.l1 as f64 / epsilon)? }),
         }
     }
 
-    fn sigma(&self, rule: GaussianRule) -> f64 {
-        rule.sigma(self.sensitivity.l2_squared as f64, self.share)
+    /// The features of a block, and their noise.
+    pub fn block(&self, block: &Block) -> Result<(usize, Mechanism), Error> {
+        let (len, body) = block.map.shape(self.schema)?;
+        let count_share = match self.privacy.neighbours {
+            Neighbours::Replace => 0.0,
+            Neighbours::AddRemove => self.privacy.count_share.to_f64(),
+        };
+        Ok((len, self.mechanism(body, (1.0 - count_share) * block.share.to_f64())?))
+    }
+
+    fn mechanism(&self, body: Body, share: f64) -> Result<Mechanism, Error> {
+        let rows = self.schema.unit().max_rows();
+        let neighbours = self.privacy.neighbours;
+        let sensitivity = sensitivity(body, neighbours, rows).ok_or_else(|| {
+            Error::Budget("the sensitivity overflows; take a smaller map or fewer rows per user".into())
+        })?;
+        if let Some(rule) = self.rule {
+            return Ok(Mechanism::DiscreteGaussian {
+                sigma: round_up(rule.sigma(sensitivity.l2_squared as f64, share))?,
+            });
+        }
+        let Budget::Pure { epsilon } = self.privacy.budget else { unreachable!("other budgets have a rule") };
+        let epsilon = epsilon.to_f64() * (1.0 - 1e-12) * share;
+        match (self.privacy.noise, body) {
+            (NoiseKind::Knorm, Body::Discs { pairs, radius }) => {
+                let reach = if neighbours == Neighbours::Replace { 2.0 } else { 1.0 };
+                let (scale, minimum_radius) = disc_noise(pairs, reach * radius as f64 * f64::from(rows), epsilon)?;
+                Ok(Mechanism::DiscKnorm { scale, minimum_radius })
+            }
+            _ => Ok(Mechanism::DiscreteLaplace { scale: round_up(sensitivity.l1 as f64 / epsilon)? }),
+        }
     }
 }
+
+/// More coordinates than any release has: features of all blocks of a design, and the count.
+const MAX_COORDINATES: usize = 1 << 25;
 
 #[cfg(test)]
 mod tests {

@@ -38,6 +38,9 @@ pub trait Watch: Sync {
 
 impl Watch for () {}
 
+/// How much of a pipe is kept where it has to be read twice.
+const MOST_IN_MEMORY: u64 = 4 << 30;
+
 /// A table: one or several files, or something in memory, read as one.
 pub struct Table {
     parts: Vec<Part>,
@@ -90,6 +93,32 @@ impl Table {
     /// Arrow batches in memory.
     pub fn from_batches(batches: Vec<RecordBatch>) -> Self {
         Self { parts: vec![Part::Batches { batches }], strict: false }
+    }
+
+    /// The same, fit to be read more than once: what can be read only once, such as a pipe, is kept in memory.
+    pub fn rereadable(mut self) -> Result<Self, Error> {
+        for part in &mut self.parts {
+            let name = part.name();
+            let Part::Csv { input, .. } = part else { continue };
+            let once: Box<dyn Read> = match input {
+                CsvInput::Stdin => Box::new(io::stdin()),
+                CsvInput::Path(path) if !path.is_file() => {
+                    Box::new(File::open(&path).map_err(|error| Error::Read { path: path.clone(), error })?)
+                }
+                _ => continue,
+            };
+            let mut bytes = Vec::new();
+            let failed = |error: io::Error| Error::table(name.clone(), error.to_string());
+            once.take(MOST_IN_MEMORY + 1).read_to_end(&mut bytes).map_err(failed)?;
+            if bytes.len() as u64 > MOST_IN_MEMORY {
+                return Err(Error::table(
+                    name,
+                    "the design auto reads the data twice, and this is too much to keep; give a file, or --design hist or rff",
+                ));
+            }
+            *input = CsvInput::Bytes(bytes);
+        }
+        Ok(self)
     }
 
     /// Turns a cell that cannot be read, or a row of the wrong length, into an error.

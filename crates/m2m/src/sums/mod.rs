@@ -61,6 +61,16 @@ impl Sums {
         Ok(())
     }
 
+    /// The secret numbers themselves, on their way to the noise: the count, and the sums of each block.
+    pub(crate) fn into_parts(self, schema: &Schema, design: &Design) -> Result<(i128, Vec<Vec<i128>>), Error> {
+        if &self.schema != schema || &self.design != design {
+            return Err(Error::Sums(
+                "these sums have another schema or design than the round that they are for".into(),
+            ));
+        }
+        Ok((self.rows, self.blocks))
+    }
+
     /// Adds noise: the only way from secret sums to something public.
     ///
     /// # Privacy

@@ -1,0 +1,658 @@
+//! What columns do together, read from tables over merged cells ([`MergedSpec`]).
+//!
+//! Against a product of marginals ψ the density ratio is 1 + Σ_S h_S, where h_S is the pure interaction of a set S of
+//! columns: it vanishes when averaged over any of them. Each h_S is a random function
+//! $\sum c_{kl\dots} e_k(x_i) e_l(x_j)\cdots$ with functions $e_k$ that are orthonormal under the marginal of their column
+//! (levels, atoms, missing, then cosines of the rank) and independent $c \sim N(0, s_S \prod o_k^{-decay})$, o the
+//! frequency of a cosine and 1 for levels.
+//!
+//! **One table.** Let m be the probabilities of a column's merged cells, Π the projection that removes m, and
+//! $A_{gk} = E_ψ 1_g e_k$. Projecting the table T by Π along every column removes all that single columns (and fewer than
+//! all of them) do, errors of their marginals included, and leaves white noise. With the singular value decomposition
+//! $Π A D^{1/2} = Z S V^\top$, D = diag(o^(-decay)), of every column, the model is diagonal:
+//! $y = T \cdot Z \cdot Z = S S\,c' + \text{noise}$ with $c' \sim N(0, s)$, so that the posterior and its evidence are sums.
+//!
+//! **The scale** s of a set is averaged over its posterior. Its prior is a law on a grid that is itself fitted to all
+//! tables of the same size (empirical Bayes): where most pairs are independent, a faint one is taken for noise.
+
+use std::collections::HashMap;
+
+use faer::{Mat, Side};
+
+use crate::Error;
+use crate::feature::{MapSpec, MergedSpec};
+use crate::fit::points::dot;
+use crate::fit::separate::Term;
+use crate::panel::Value;
+use crate::prior::{Axis, Independent, Place};
+use crate::release::Release;
+
+/// The interactions that a release tells of.
+pub(crate) struct Interactions {
+    /// For tables of two and of three columns, each column of the schema; nothing for those in no table.
+    columns: [Vec<Option<Scores>>; 2],
+    /// The group of each cell of those columns.
+    groups: [Groups; 2],
+    sets: Vec<Set>,
+    at: HashMap<Vec<usize>, usize>,
+}
+
+type Groups = Vec<Option<Vec<u32>>>;
+
+/// The functions of one column in which its interactions are expressed.
+struct Scores {
+    /// Orthonormal functions, as tables on the column's axis.
+    basis: Vec<Vec<f64>>,
+    /// `[score][function]`: V^⊤ D^½.
+    rotation: Mat<f64>,
+    /// The scores that tables tell something of; they come first.
+    seen: usize,
+    singular: Vec<f64>,
+    /// `[group][score]`: Z.
+    readers: Mat<f64>,
+    /// The prior variance of functions beyond the basis.
+    outside: f64,
+}
+
+/// What is known of the interaction of a set of columns: for each combination of seen scores the posterior mean, the
+/// posterior variance, and how much of a moment goes into the mean.
+struct Set {
+    columns: Vec<usize>,
+    mean: Vec<f64>,
+    variance: Vec<f64>,
+    gain: Vec<f64>,
+    /// The variance of the noise on a moment.
+    noise: f64,
+    /// The posterior mean of s.
+    scale: f64,
+}
+
+/// One factor of a question's term, as the interactions see it.
+pub(crate) struct Share {
+    column: usize,
+    mean: f64,
+    /// Products with the basis, and the scores, for tables of two and of three columns.
+    parts: [(Vec<f64>, Vec<f64>); 2],
+}
+
+/// A column that two terms share, by its places among their factors; for tables of two and of three columns, the products
+/// of scores, and the covariance that the prior gives the two factors.
+struct Both {
+    first: usize,
+    second: usize,
+    parts: [(Vec<f64>, f64); 2],
+}
+
+/// The covariance of two questions: the whole, and what the noise has of it.
+#[derive(Default)]
+pub(crate) struct Spread {
+    pub all: f64,
+    pub privacy: f64,
+}
+
+/// Exponents of decay that are tried.
+const DECAYS: [f64; 5] = [0.5, 1.0, 1.5, 2.0, 3.0];
+/// Candidates for the scale of a set.
+const SCALES: usize = 15;
+/// The scale of interactions of three columns that no table tells of, over the root of that of two: weaker where columns
+/// are nearly independent, but not as weak as products of interactions of two would be.
+const UNSEEN: f64 = 0.06;
+/// The scale of a pair of columns that no table tells of.
+const UNKNOWN: f64 = 1.0 / 3.0;
+
+fn scale(candidate: usize) -> f64 {
+    10f64.powf(-5.0 + 5.5 * candidate as f64 / (SCALES - 1) as f64)
+}
+
+impl Interactions {
+    /// Reads the tables of a release; nothing if it has none over merged cells of the prior's own partition.
+    pub fn new(release: &Release, prior: &Independent, rows: f64) -> Result<Option<Self>, Error> {
+        let schema = release.schema();
+        let mut tables = Vec::new();
+        for block in release.blocks() {
+            let MapSpec::Merged(spec) = block.map() else { continue };
+            let deviation = block.noise().standard_deviation(block.sums().len()) / rows;
+            for ((first, cells), places) in block.map().tables(schema)?.into_iter().zip(&spec.tables) {
+                let sizes: Vec<usize> = cells.iter().map(|cells| cells.len()).collect();
+                let columns: Vec<usize> = cells.iter().map(|cells| cells.column()).collect();
+                if places
+                    .iter()
+                    .zip(&columns)
+                    .any(|(place, column)| spec.columns[*place as usize].groups.len() != prior.axes[*column].cells())
+                {
+                    return Ok(None);
+                }
+                if !(2..=3).contains(&columns.len()) {
+                    return Ok(None);
+                }
+                let len = sizes.iter().product();
+                let values = block.sums()[first..][..len].iter().map(|sum| *sum as f64 / rows).collect();
+                tables.push(Table { columns, sizes, values, noise: deviation * deviation });
+            }
+        }
+        if tables.is_empty() {
+            return Ok(None);
+        }
+        let (Some(two), Some(three)) = (groups_by_column(release, 2), groups_by_column(release, 3)) else {
+            return Ok(None);
+        };
+        let groups = [two, three];
+        let best = DECAYS
+            .iter()
+            .map(|decay| Self::with_decay(prior, &groups, &tables, *decay))
+            .max_by(|(a, _), (b, _)| a.total_cmp(b));
+        Ok(best.map(|(_, interactions)| interactions))
+    }
+
+    /// The posterior under one decay, and the logarithm of its evidence.
+    fn with_decay(prior: &Independent, groups: &[Groups; 2], tables: &[Table], decay: f64) -> (f64, Self) {
+        let columns = groups.each_ref().map(|groups| {
+            let scores = |(axis, groups): (&Axis, &Option<Vec<u32>>)| {
+                groups.as_ref().map(|groups| Scores::new(axis, groups, decay))
+            };
+            prior.axes.iter().zip(groups).map(scores).collect::<Vec<_>>()
+        });
+        let readings: Vec<Reading> = tables.iter().map(|table| table.read(&columns[table.columns.len() - 2])).collect();
+        let mut sets = Vec::new();
+        let mut evidence = 0.0;
+        for size in [2, 3] {
+            let alike: Vec<usize> = (0..tables.len()).filter(|at| tables[*at].columns.len() == size).collect();
+            if alike.is_empty() {
+                continue;
+            }
+            let likelihoods: Vec<[f64; SCALES]> = alike.iter().map(|at| readings[*at].likelihoods()).collect();
+            let (law, log) = fit_law(&likelihoods);
+            evidence += log;
+            for (at, likelihoods) in alike.into_iter().zip(&likelihoods) {
+                sets.push(readings[at].posterior(&tables[at].columns, likelihoods, &law));
+            }
+        }
+        let at = sets.iter().enumerate().map(|(at, set)| (set.columns.clone(), at)).collect();
+        (evidence, Self { columns, groups: groups.clone(), sets, at })
+    }
+
+    /// What the interactions see of a term's factors.
+    pub fn shares(&self, term: &Term, prior: &Independent) -> Vec<Share> {
+        term.factors
+            .iter()
+            .map(|(column, table)| {
+                let axis = &prior.axes[*column];
+                let parts = self.columns.each_ref().map(|columns| match &columns[*column] {
+                    Some(scores) => {
+                        let basis: Vec<f64> = scores.basis.iter().map(|e| axis.inner(table, e)).collect();
+                        let scores = scores.rotate(&basis);
+                        (basis, scores)
+                    }
+                    None => (Vec::new(), Vec::new()),
+                });
+                Share { column: *column, mean: axis.mean(table), parts }
+            })
+            .collect()
+    }
+
+    /// What interactions add to the mean of a term.
+    pub fn value(&self, coefficient: f64, shares: &[Share]) -> f64 {
+        let mut sum = 0.0;
+        for_subsets(shares.len(), |subset| {
+            let columns: Vec<usize> = subset.iter().map(|at| shares[*at].column).collect();
+            if let Some(at) = self.at.get(&columns) {
+                let factors: Vec<&[f64]> = subset.iter().map(|at| &shares[*at].parts[subset.len() - 2].1[..]).collect();
+                sum += others(shares, subset) * self.contract(&factors, &self.sets[*at], |set, at| set.mean[at]);
+            }
+        });
+        coefficient * sum
+    }
+
+    /// The covariance of the interactions of two terms.
+    pub fn spread(&self, a: (&Term, &[Share]), b: (&Term, &[Share]), prior: &Independent, sum: &mut Spread) {
+        let scale = a.0.coefficient * b.0.coefficient;
+        // The columns that both have, with the covariance of what lies in the seen scores, and of all.
+        let mut both: Vec<Both> = Vec::new();
+        for (i, share) in a.1.iter().enumerate() {
+            let Some(j) = b.1.iter().position(|other| other.column == share.column) else { continue };
+            let other = &b.1[j];
+            let inner = prior.axes[share.column].inner(&a.0.factors[i].1, &b.0.factors[j].1) - share.mean * other.mean;
+            let parts = std::array::from_fn(|size| match &self.columns[size][share.column] {
+                Some(scores) => {
+                    let ((basis, mine), (other_basis, others)) = (&share.parts[size], &other.parts[size]);
+                    let products: Vec<f64> = mine.iter().zip(others).map(|(x, y)| x * y).collect();
+                    let beyond = scores.outside * (inner - dot(basis, other_basis));
+                    let kernel = products.iter().sum::<f64>() + beyond;
+                    (products, kernel)
+                }
+                None => (Vec::new(), inner),
+            });
+            both.push(Both { first: i, second: j, parts });
+        }
+        for_subsets(both.len(), |subset| {
+            let columns: Vec<usize> = subset.iter().map(|at| a.1[both[*at].first].column).collect();
+            let first: Vec<usize> = subset.iter().map(|at| both[*at].first).collect();
+            let second: Vec<usize> = subset.iter().map(|at| both[*at].second).collect();
+            let rest = scale * others(a.1, &first) * others(b.1, &second);
+            let size = subset.len() - 2;
+            if rest == 0.0 {
+                return;
+            }
+            let kernel: f64 = subset.iter().map(|at| both[*at].parts[size].1).product();
+            match self.at.get(&columns) {
+                Some(at) => {
+                    let set = &self.sets[*at];
+                    let factors: Vec<&[f64]> = subset.iter().map(|at| &both[*at].parts[size].0[..]).collect();
+                    sum.all += rest * set.scale * kernel;
+                    sum.all += rest * self.contract(&factors, set, |set, at| set.variance[at] - set.scale);
+                    sum.privacy += rest * self.contract(&factors, set, |set, at| set.gain[at].powi(2) * set.noise);
+                }
+                None => sum.all += rest * self.unseen(&columns) * kernel,
+            }
+        });
+    }
+
+    /// The scale of a set of columns that no table tells of.
+    fn unseen(&self, columns: &[usize]) -> f64 {
+        let pair =
+            |i: usize, j: usize| self.at.get(&vec![columns[i], columns[j]]).map_or(UNKNOWN, |at| self.sets[*at].scale);
+        match columns.len() {
+            2 => UNKNOWN,
+            3 => UNSEEN * ((pair(0, 1) + pair(0, 2) + pair(1, 2)) / 3.0).sqrt(),
+            _ => 0.0,
+        }
+    }
+
+    /// Σ over combinations of seen scores of a number times the product of the factors.
+    fn contract(&self, factors: &[&[f64]], set: &Set, number: impl Fn(&Set, usize) -> f64) -> f64 {
+        let seen: Vec<usize> = set.columns.iter().map(|column| self.scores(set, *column).seen).collect();
+        let (last, first) = (seen.len() - 1, &seen[..seen.len() - 1]);
+        let mut sum = 0.0;
+        let mut index = vec![0usize; last];
+        let mut at = 0;
+        if seen.contains(&0) {
+            return 0.0;
+        }
+        loop {
+            let weight: f64 = index.iter().zip(factors).map(|(i, factor)| factor[*i]).product();
+            for x in &factors[last][..seen[last]] {
+                sum += weight * x * number(set, at);
+                at += 1;
+            }
+            // The next combination, the last of them fastest.
+            let Some(place) = (0..last).rev().find(|place| index[*place] + 1 < first[*place]) else { return sum };
+            index[place] += 1;
+            index[place + 1..].fill(0);
+        }
+    }
+
+    fn scores(&self, set: &Set, column: usize) -> &Scores {
+        self.columns[set.columns.len() - 2][column].as_ref().expect("it is in a table")
+    }
+
+    /// The seen scores of a column at places of its axis, each with where in the place it is, from -1 to 1.
+    pub fn at(&self, column: usize, prior: &Independent, points: &[(u32, f32)]) -> PointScores {
+        let places = prior.axes[column].places();
+        self.columns.each_ref().map(|columns| {
+            let Some(scores) = &columns[column] else { return Vec::new() };
+            let values = |score: usize| {
+                let mut table = vec![0.0f32; places.len() + 1];
+                for (at, e) in scores.basis.iter().enumerate() {
+                    table.iter_mut().zip(e).for_each(|(x, y)| *x += (scores.rotation[(score, at)] * y) as f32);
+                }
+                let slope = |place: usize| places.get(place + 1) == Some(&Place::Slope);
+                points
+                    .iter()
+                    .map(|(place, t)| {
+                        let place = *place as usize;
+                        table[place] + if slope(place) { t * table[place + 1] } else { 0.0 }
+                    })
+                    .collect()
+            };
+            (0..scores.seen).map(values).collect()
+        })
+    }
+
+    /// What the interactions add to the weight of each point, given the scores of all columns there.
+    pub fn weights(&self, scores: &[PointScores], count: usize) -> Vec<f64> {
+        let mut weights = vec![0.0; count];
+        for set in &self.sets {
+            self.for_products(set, scores, count, |at, from, products| {
+                let mean = set.mean[at] as f32;
+                weights[from..].iter_mut().zip(products).for_each(|(weight, x)| *weight += f64::from(mean * x));
+            });
+        }
+        weights
+    }
+
+    /// The means over points of a function times the products of scores, set by set.
+    pub fn project(&self, scores: &[PointScores], values: &[f64]) -> Vec<Vec<f64>> {
+        self.sets
+            .iter()
+            .map(|set| {
+                let mut sums = vec![0.0; set.mean.len()];
+                self.for_products(set, scores, values.len(), |at, from, products| {
+                    sums[at] += values[from..].iter().zip(products).map(|(x, y)| x * f64::from(*y)).sum::<f64>();
+                });
+                sums.iter_mut().for_each(|sum| *sum /= values.len() as f64);
+                sums
+            })
+            .collect()
+    }
+
+    /// Calls with the products of seen scores of a set at points, combination by combination, some points at a time.
+    fn for_products(
+        &self,
+        set: &Set,
+        scores: &[PointScores],
+        count: usize,
+        mut call: impl FnMut(usize, usize, &[f32]),
+    ) {
+        const CHUNK: usize = 2048;
+        for from in (0..count).step_by(CHUNK) {
+            let to = (from + CHUNK).min(count);
+            let mut products = vec![vec![1.0f32; to - from]];
+            for column in &set.columns {
+                products = products
+                    .iter()
+                    .flat_map(|product| {
+                        scores[*column][set.columns.len() - 2].iter().map(move |score| {
+                            product.iter().zip(&score[from..to]).map(|(x, y)| x * y).collect::<Vec<f32>>()
+                        })
+                    })
+                    .collect();
+            }
+            products.iter().enumerate().for_each(|(at, products)| call(at, from, products));
+        }
+    }
+
+    /// What interactions add to the mean of a function that is given by its projections.
+    pub fn projected_value(&self, projections: &[Vec<f64>]) -> f64 {
+        self.sets.iter().zip(projections).map(|(set, v)| dot(&set.mean, v)).sum()
+    }
+
+    /// The covariance of two functions that are given by their projections, and the scalar product of what they have
+    /// beyond the effects of single columns.
+    pub fn projected_spread(&self, f: &[Vec<f64>], g: &[Vec<f64>], rest: f64) -> Spread {
+        let mut sum = Spread::default();
+        for ((set, f), g) in self.sets.iter().zip(f).zip(g) {
+            for (at, (f, g)) in f.iter().zip(g).enumerate() {
+                sum.all += f * g * set.variance[at];
+                sum.privacy += f * g * set.gain[at].powi(2) * set.noise;
+            }
+        }
+        let scale = self.sets.iter().map(|set| set.scale).sum::<f64>() / self.sets.len().max(1) as f64;
+        let columns: Vec<f64> = self.columns[0].iter().flatten().map(|scores| scores.outside).collect();
+        let outside = columns.iter().sum::<f64>() / columns.len().max(1) as f64;
+        sum.all += scale * outside * rest;
+        sum
+    }
+
+    /// The sets of columns with their groups of cells.
+    pub fn tables(&self) -> impl Iterator<Item = Vec<(usize, &[u32])>> {
+        self.sets.iter().map(|set| {
+            let groups = &self.groups[set.columns.len() - 2];
+            set.columns.iter().map(|column| (*column, groups[*column].as_deref().expect("it is in a table"))).collect()
+        })
+    }
+
+    /// The posterior mean of s of a pair of columns.
+    pub fn strength(&self, one: usize, two: usize) -> f64 {
+        self.at.get(&vec![one.min(two), one.max(two)]).map_or(UNKNOWN, |at| self.sets[*at].scale)
+    }
+}
+
+/// The seen scores of a column at points, for tables of two and of three columns: `[score][point]`.
+pub(crate) type PointScores = [Vec<Vec<f32>>; 2];
+
+/// The product of the means of all factors but those of a subset.
+fn others(shares: &[Share], subset: &[usize]) -> f64 {
+    shares.iter().enumerate().filter(|(at, _)| !subset.contains(at)).map(|(_, share)| share.mean).product()
+}
+
+/// Calls with every subset of two or three of 0..count.
+fn for_subsets(count: usize, mut call: impl FnMut(&[usize])) {
+    for i in 0..count {
+        for j in i + 1..count {
+            call(&[i, j]);
+            for k in j + 1..count {
+                call(&[i, j, k]);
+            }
+        }
+    }
+}
+
+/// The groups of the cells of each column that is in a table of so many columns; nothing if there are two ways.
+fn groups_by_column(release: &Release, size: usize) -> Option<Groups> {
+    let schema = release.schema();
+    let mut groups: Groups = schema.columns().iter().map(|_| None).collect();
+    for block in release.blocks() {
+        let MapSpec::Merged(MergedSpec { columns, tables }) = block.map() else { continue };
+        for place in tables.iter().filter(|table| table.len() == size).flatten() {
+            let column = &columns[*place as usize];
+            let at = schema.position(&column.name).expect("the map was checked against the schema");
+            match &groups[at] {
+                Some(other) if *other != column.groups => return None,
+                Some(_) => {}
+                None => groups[at] = Some(column.groups.clone()),
+            }
+        }
+    }
+    Some(groups)
+}
+
+/// A released table, as shares of the rows.
+struct Table {
+    columns: Vec<usize>,
+    sizes: Vec<usize>,
+    values: Vec<f64>,
+    noise: f64,
+}
+
+/// A table, diagonalised.
+struct Reading {
+    moments: Vec<f64>,
+    /// The product of the singular values for each moment.
+    singular: Vec<f64>,
+    noise: f64,
+}
+
+impl Table {
+    fn read(&self, columns: &[Option<Scores>]) -> Reading {
+        let scores: Vec<&Scores> =
+            self.columns.iter().map(|column| columns[*column].as_ref().expect("it is in a table")).collect();
+        // One column after the other: the first index is contracted and its score becomes the last.
+        let mut values = self.values.clone();
+        for (scores, size) in scores.iter().zip(&self.sizes) {
+            let rest = values.len() / size;
+            let mut next = vec![0.0; rest * scores.seen];
+            for group in 0..*size {
+                for (r, x) in values[group * rest..][..rest].iter().enumerate() {
+                    for (score, sum) in next[r * scores.seen..][..scores.seen].iter_mut().enumerate() {
+                        *sum += x * scores.readers[(group, score)];
+                    }
+                }
+            }
+            values = next;
+        }
+        let mut singular = vec![1.0];
+        for scores in &scores {
+            singular = singular
+                .iter()
+                .flat_map(|product| scores.singular[..scores.seen].iter().map(move |s| product * s))
+                .collect();
+        }
+        Reading { moments: values, singular, noise: self.noise }
+    }
+}
+
+impl Reading {
+    /// The logarithm of the likelihood of each candidate for s.
+    fn likelihoods(&self) -> [f64; SCALES] {
+        std::array::from_fn(|candidate| {
+            let s = scale(candidate);
+            let one = |(y, singular): (&f64, &f64)| {
+                let variance = s * singular * singular + self.noise;
+                -0.5 * (variance.ln() + y * y / variance)
+            };
+            self.moments.iter().zip(&self.singular).map(one).sum()
+        })
+    }
+
+    fn posterior(&self, columns: &[usize], likelihoods: &[f64; SCALES], law: &[f64; SCALES]) -> Set {
+        let weights = weigh(likelihoods, law).0;
+        let len = self.moments.len();
+        let (mut mean, mut variance, mut gain) = (vec![0.0; len], vec![0.0; len], vec![0.0; len]);
+        for (candidate, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 1e-12) {
+            let s = scale(candidate);
+            for (i, singular) in self.singular.iter().enumerate() {
+                let total = s * singular * singular + self.noise;
+                let g = s * singular / total;
+                gain[i] += weight * g;
+                variance[i] += weight * (s * self.noise / total + (g * self.moments[i]).powi(2));
+            }
+        }
+        for i in 0..len {
+            mean[i] = gain[i] * self.moments[i];
+            variance[i] -= mean[i] * mean[i];
+        }
+        let scale = weights.iter().enumerate().map(|(candidate, weight)| weight * scale(candidate)).sum();
+        Set { columns: columns.to_vec(), mean, variance, gain, noise: self.noise, scale }
+    }
+}
+
+/// The posterior of the candidates, and the logarithm of their mean likelihood.
+fn weigh(likelihoods: &[f64; SCALES], law: &[f64; SCALES]) -> ([f64; SCALES], f64) {
+    let best = likelihoods.iter().fold(f64::NEG_INFINITY, |best, x| best.max(*x));
+    let weights: [f64; SCALES] = std::array::from_fn(|i| law[i] * (likelihoods[i] - best).exp());
+    let total: f64 = weights.iter().sum();
+    (weights.map(|weight| weight / total), best + total.ln())
+}
+
+/// The law of the scale under which the tables are most likely, held to the uniform one by one table's worth, and the
+/// logarithm of the likelihood.
+fn fit_law(likelihoods: &[[f64; SCALES]]) -> ([f64; SCALES], f64) {
+    const ROUNDS: usize = 50;
+    let mut law = [1.0 / SCALES as f64; SCALES];
+    for _ in 0..ROUNDS {
+        let mut next = [1.0 / SCALES as f64; SCALES];
+        for table in likelihoods {
+            let (weights, _) = weigh(table, &law);
+            next.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += weight);
+        }
+        law = next.map(|x| x / (likelihoods.len() + 1) as f64);
+    }
+    let log = likelihoods.iter().map(|table| weigh(table, &law).1).sum();
+    (law, log)
+}
+
+/// Cosines of a rank, at most.
+const COSINES: usize = 16;
+
+impl Scores {
+    fn new(axis: &Axis, groups: &[u32], decay: f64) -> Self {
+        let count = groups.iter().max().map_or(0, |last| *last as usize + 1);
+        let (basis, orders) = basis(axis, count);
+        let k = basis.len();
+        let root = |at: usize| orders[at].powf(-0.5 * decay);
+        // E 1_g e_k D^½, less its projection on the probabilities of the groups.
+        let group_of = axis.partition().iter().map(|cell| groups[*cell as usize] as usize);
+        let mut masses = vec![0.0; count];
+        let mut matrix = Mat::<f64>::zeros(count, k);
+        for (place, group) in group_of.enumerate() {
+            masses[group] += axis.mass()[place];
+            for at in 0..k {
+                matrix[(group, at)] += axis.mass()[place] * basis[at][place] * root(at);
+            }
+        }
+        let square = dot(&masses, &masses).max(1e-300);
+        for at in 0..k {
+            let along = (0..count).map(|group| masses[group] * matrix[(group, at)]).sum::<f64>() / square;
+            (0..count).for_each(|group| matrix[(group, at)] -= along * masses[group]);
+        }
+        if k == 0 {
+            let empty = Mat::zeros(count, 0);
+            return Self { basis, rotation: Mat::zeros(0, 0), seen: 0, singular: vec![], readers: empty, outside: 1.0 };
+        }
+        let eigen = (matrix.transpose() * &matrix)
+            .self_adjoint_eigen(Side::Lower)
+            .expect("a finite symmetric matrix has eigenvectors");
+        let (vectors, squares) = (eigen.U(), eigen.S().column_vector());
+        // Eigenvalues come in increasing order.
+        let largest = squares[k - 1].max(1e-300);
+        let singular: Vec<f64> = (0..k).rev().map(|at| squares[at].max(0.0).sqrt()).collect();
+        let seen = singular.iter().take_while(|s| **s * **s > 1e-10 * largest).count();
+        let rotation = Mat::from_fn(k, k, |score, at| vectors[(at, k - 1 - score)] * root(at));
+        let readers = Mat::from_fn(count, seen, |group, score| {
+            (0..k).map(|at| matrix[(group, at)] * vectors[(at, k - 1 - score)]).sum::<f64>() / singular[score]
+        });
+        let last = orders.iter().fold(1.0f64, |last, order| last.max(*order));
+        let outside = (last + 1.0).powf(-decay);
+        Self { basis, rotation, seen, singular, readers, outside }
+    }
+
+    fn rotate(&self, basis: &[f64]) -> Vec<f64> {
+        let k = basis.len();
+        (0..k).map(|score| (0..k).map(|at| self.rotation[(score, at)] * basis[at]).sum()).collect()
+    }
+}
+
+/// Functions of a column that are orthonormal under its marginal and to constants, with their orders: what stands apart
+/// (levels, missing) first, then cosines of the rank.
+fn basis(axis: &Axis, groups: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let places = axis.places();
+    let apart = |place: &Place| matches!(place, Place::Point(Value::Code(_) | Value::Missing));
+    let mut candidates: Vec<(f64, Vec<f64>)> = Vec::new();
+    for (at, place) in places.iter().enumerate() {
+        if apart(place) && axis.mass()[at] > 1e-9 {
+            let mut table = vec![0.0; places.len()];
+            table[at] = 1.0;
+            candidates.push((1.0, table));
+        }
+    }
+    // Ranks among the numbers.
+    let unit = |place: &Place| match place {
+        Place::Interval { low, high } => Some(0.5 * (low + high)),
+        Place::Point(Value::Unit(unit)) => Some(*unit),
+        _ => None,
+    };
+    let mut numbers: Vec<(f64, usize)> =
+        places.iter().enumerate().filter_map(|(at, place)| unit(place).map(|unit| (unit, at))).collect();
+    numbers.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let total: f64 = numbers.iter().map(|(_, at)| axis.mass()[*at]).sum();
+    if total > 1e-9 {
+        let cosines = groups.clamp(6, COSINES).min(numbers.len().saturating_sub(1));
+        for k in 1..=cosines {
+            let angle = std::f64::consts::PI * k as f64;
+            let mut table = vec![0.0; places.len()];
+            let mut below = 0.0;
+            for (_, at) in &numbers {
+                let width = axis.mass()[*at] / total;
+                let middle = (angle * (below + 0.5 * width)).cos();
+                if let Place::Interval { .. } = places[*at] {
+                    let (low, high) = ((angle * below).cos(), (angle * (below + width)).cos());
+                    table[*at] = (low + 4.0 * middle + high) / 6.0;
+                    table[*at + 1] = 0.5 * (high - low);
+                } else {
+                    table[*at] = middle;
+                }
+                below += width;
+            }
+            candidates.push((k as f64, table));
+        }
+    }
+    let one: Vec<f64> = places.iter().map(|place| f64::from(*place != Place::Slope)).collect();
+    let (mut basis, mut orders): (Vec<Vec<f64>>, Vec<f64>) = (Vec::new(), Vec::new());
+    for (order, mut table) in candidates {
+        let size = axis.inner(&table, &table);
+        // Twice, as once leaves rounding errors behind.
+        for _ in 0..2 {
+            for other in std::iter::once(&one).chain(&basis) {
+                let along = axis.inner(&table, other);
+                table.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
+            }
+        }
+        let norm = axis.inner(&table, &table);
+        if norm > 1e-6 * size && norm > 1e-14 {
+            table.iter_mut().for_each(|x| *x /= norm.sqrt());
+            basis.push(table);
+            orders.push(order);
+        }
+    }
+    (basis, orders)
+}
