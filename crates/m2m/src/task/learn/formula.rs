@@ -299,6 +299,11 @@ impl Response {
         &self.name
     }
 
+    /// The lowest value that the schema lets it have, as far as it is found.
+    pub(super) fn lowest(&self, schema: &Schema) -> Option<f64> {
+        self.function.lowest(schema)
+    }
+
     /// What it can be.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
