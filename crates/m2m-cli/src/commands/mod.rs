@@ -79,6 +79,19 @@ pub enum Format {
 }
 
 impl Cli {
+    /// Whether the command is there to write files.
+    pub fn writes(&self) -> bool {
+        matches!(
+            self.command,
+            Command::Demo(_)
+                | Command::Sketch(_)
+                | Command::Merge(_)
+                | Command::Release(_)
+                | Command::Ledger(_)
+                | Command::Reproduce(_)
+        )
+    }
+
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Demo(args) => demo::run(&args),
