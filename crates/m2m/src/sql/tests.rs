@@ -377,8 +377,14 @@ fn errors_follow_from_the_covariance() {
         assert_eq!(average.caution, Some(Caution::Swamped));
         assert_eq!((average.low, average.high), (0.0, 1000.0));
     }
-    assert_eq!(table.warnings.len(), 1);
-    assert!(table.warnings[0].contains("the noise is larger than the group"), "{:?}", table.warnings);
+    // The ages do not vary, so that nothing can go together with them.
+    assert_eq!(table.warnings.len(), 2);
+    assert!(
+        table.warnings[0].starts_with("in 2 of 4 cells the noise is larger than the group"),
+        "{:?}",
+        table.warnings
+    );
+    assert!(table.warnings[1].starts_with("2 of 4 cells have no value"), "{:?}", table.warnings);
     assert!(rows.ask("SELECT AVG(income) FROM t").warnings.is_empty());
     // Groups that WHERE rules out are not shown, however noisy.
     let table = rows.ask(
