@@ -12,8 +12,6 @@ use crate::{console, table};
 pub struct Args {
     /// The release
     release: PathBuf,
-    #[command(flatten)]
-    reading: ask::Reading,
     /// The columns [default: all numeric ones]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Option<Vec<String>>,
@@ -23,6 +21,8 @@ pub struct Args {
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    reading: ask::Reading,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -53,7 +53,7 @@ fn print(pca: &Pca) {
         line("share", shown.iter().map(|direction| format!("{:.1}%", 100.0 * direction.share)).collect()),
     ];
     for (at, name) in pca.names.iter().enumerate() {
-        rows.push(line(name, shown.iter().map(|direction| format!("{:.3}", direction.loadings[at])).collect()));
+        rows.push(line(name, shown.iter().map(|direction| table::fixed(direction.loadings[at])).collect()));
     }
     table::grid(&header, &rows);
     if pca.components.len() > shown.len() {
