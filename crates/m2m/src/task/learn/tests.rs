@@ -7,6 +7,7 @@ use crate::Schema;
 use crate::estimate::WeightedSample;
 use crate::expr::{Checked, Scalar};
 use crate::schema::Kind;
+use crate::source::Table;
 use crate::stream::PublicStream;
 
 /// Rows with weights. A cell is a number, the code of a level, or NaN.
