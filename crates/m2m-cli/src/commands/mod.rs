@@ -59,10 +59,16 @@ enum Command {
     /// Ask a release one question after the other
     Shell(shell::Args),
     /// Draft or check a schema
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  m2m schema draft people.csv > schema.toml && m2m schema check schema.toml"
+    )]
     Schema(schema::Command),
     /// Keep account of what a table has spent
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  m2m ledger new budget.toml --epsilon 3 && m2m ledger show budget.toml"
+    )]
     Ledger(ledger::Command),
     /// Repeat the experiments of the M²M paper
     Reproduce(reproduce::Args),

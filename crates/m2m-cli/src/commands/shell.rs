@@ -26,11 +26,11 @@ use crate::console::{self, Mistake};
 pub struct Args {
     /// The release
     release: PathBuf,
-    #[command(flatten)]
-    reading: ask::Reading,
     /// How answers are printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    reading: ask::Reading,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
