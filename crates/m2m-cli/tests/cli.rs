@@ -49,6 +49,12 @@ fn help_says_what_there_is() {
 
     Start with `m2m demo`, then `m2m schema draft DATA`.
     ");
+    for command in ["sql", "shell", "describe", "corr", "density", "fit", "cluster", "pca"] {
+        let text = help(command);
+        let (own, shared) = text.split_once("How the release is read:").expect(command);
+        assert!(own.contains("--format") && !shared.contains("--format") && !shared.contains("QUERY"), "{text}");
+        assert!(text.contains("\nExamples:\n  m2m "), "{text}");
+    }
     assert_snapshot!(help("demo"), @r#"
     Publish a release of an artificial population and question it
 
