@@ -108,10 +108,11 @@ impl Description {
         }
     }
 
-    /// All numbers that it has.
+    /// All numbers that it has, but for the bars of a histogram.
     fn estimates(&self) -> impl Iterator<Item = &Estimate> {
         let moments = self.moments.iter().map(|(_, estimate)| estimate);
-        [&self.count, &self.missing].into_iter().chain(moments).chain(self.bins.iter().map(|bin| &bin.count))
+        let levels = self.bins.iter().filter(|bin| bin.bounds.is_none()).map(|bin| &bin.count);
+        [&self.count, &self.missing].into_iter().chain(moments).chain(levels)
     }
 
     /// The standard deviation, which for dates and moments is a number of days.
