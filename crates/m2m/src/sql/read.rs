@@ -6,7 +6,8 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer};
 
 use super::names;
-use crate::expr::{Expr, Function, Op, Type};
+use crate::expr::{Expr, Function, Op, Type, find_column};
+use crate::schema::Kind;
 use crate::{Error, Schema};
 
 /// Chains such as `a + b + c` nest without end in sqlparser's tree: longer texts could exhaust the stack.
@@ -205,12 +206,16 @@ impl Reader<'_, '_> {
             Tree::Between { expr, negated, low, high } => {
                 let expr = self.read(expr)?;
                 self.charge(&expr, 1)?;
-                not_if(*negated, expr.between(self.read(low)?, self.read(high)?))
+                let (low, high) = (self.read(low)?, self.read(high)?);
+                self.no_number_for_a_date(&expr, &low)?;
+                self.no_number_for_a_date(&expr, &high)?;
+                not_if(*negated, expr.between(low, high))
             }
             Tree::InList { expr, list, negated } => {
                 let expr = self.read(expr)?;
                 let values = list.iter().map(|value| self.read(value)).collect::<Result<Vec<_>, _>>()?;
                 self.charge(&expr, values.len())?;
+                values.iter().try_for_each(|value| self.no_number_for_a_date(&expr, value))?;
                 not_if(*negated, expr.one_of(values))
             }
             Tree::Like { negated, any: false, expr, pattern, escape_char: None } => {
@@ -312,7 +317,25 @@ impl Reader<'_, '_> {
             }
             other => return fail(format!("the operator `{other}` is not possible; use + - * / % ^ and comparisons")),
         };
-        Ok(Expr::Binary(op, Box::new(self.read(left)?), Box::new(self.read(right)?)))
+        let (left, right) = (self.read(left)?, self.read(right)?);
+        if !op.is_arithmetic() {
+            self.no_number_for_a_date(&left, &right)?;
+            self.no_number_for_a_date(&right, &left)?;
+        }
+        Ok(Expr::Binary(op, Box::new(left), Box::new(right)))
+    }
+
+    /// Days are counted from 1970, which nobody means who compares a date with 2015.
+    fn no_number_for_a_date(&self, column: &Expr, number: &Expr) -> Result<(), Error> {
+        let (Some(schema), Expr::Column(name), Expr::Number(x)) = (self.schema, column, number) else { return Ok(()) };
+        let (word, example) = match find_column(schema, name).map(|at| &schema.columns()[at].kind) {
+            Ok(Kind::Date(_)) => ("date", "'2015-12-31'"),
+            Ok(Kind::Datetime(_)) => ("moment", "'2015-12-31T23:59:59Z'"),
+            _ => return Ok(()),
+        };
+        fail(format!(
+            "`{name}` is a {word} and cannot be compared with {x}; write a {word} in quotes, such as {example}"
+        ))
     }
 
     fn same(&mut self, a: &ast::Expr, b: &ast::Expr) -> Result<Expr, Error> {

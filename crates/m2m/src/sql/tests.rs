@@ -475,6 +475,10 @@ fn refusals_say_what_to_do() {
         ("SELECT SUM(age) || 'x' FROM t", "operator"),
         ("SELECT CAST(COUNT(*) AS TEXT) FROM t", "CAST"),
         ("SELECT EXTRACT(YEAR FROM born) FROM t", "bin(born, 10)"),
+        ("SELECT COUNT(*) FROM t WHERE born > 1950", "cannot be compared with 1950; write a date in quotes"),
+        ("SELECT COUNT(*) FROM t WHERE born BETWEEN '1950-01-01' AND 1960", "cannot be compared with 1960"),
+        ("SELECT COUNT(*) FILTER (WHERE 7 = born) FROM t", "cannot be compared with 7"),
+        ("SELECT COUNT(*) FROM t WHERE born IN (1950)", "cannot be compared with 1950"),
         ("SELECT COUNT(*) FROM t FETCH FIRST 3 ROWS ONLY", "leave the rest out"),
     ] {
         let message = rows.refusal(query);
