@@ -8,7 +8,9 @@ use super::{Format, ask};
 use crate::{console, table};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  m2m pca people.m2m --columns age,income,hours --standardise")]
+#[command(after_help = "Examples:
+  m2m pca people.m2m --standardise
+  m2m pca people.m2m --columns age,income,hours --format json")]
 pub struct Args {
     /// The release
     release: PathBuf,
