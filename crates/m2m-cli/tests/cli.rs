@@ -251,6 +251,10 @@ fn help_says_what_there_is() {
 
     Options:
       -h, --help  Print help
+
+    Examples:
+      m2m schema draft people.csv > schema.toml
+      m2m schema check schema.toml
     ");
     assert_snapshot!(help("schema draft"), @"
     Write a draft from the names and types in a file's header; bounds and levels are yours to fill in
@@ -304,6 +308,10 @@ fn help_says_what_there_is() {
 
     Options:
       -h, --help  Print help
+
+    Examples:
+      m2m ledger new budget.toml --epsilon 3
+      m2m ledger show budget.toml
     ");
     assert_snapshot!(help("ledger new"), @"
     Start a ledger with a total

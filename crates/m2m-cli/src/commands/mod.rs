@@ -61,13 +61,13 @@ enum Command {
     /// Draft or check a schema
     #[command(
         subcommand,
-        after_help = "Example:\n  m2m schema draft people.csv > schema.toml && m2m schema check schema.toml"
+        after_help = "Examples:\n  m2m schema draft people.csv > schema.toml\n  m2m schema check schema.toml"
     )]
     Schema(schema::Command),
     /// Keep account of what a table has spent
     #[command(
         subcommand,
-        after_help = "Example:\n  m2m ledger new budget.toml --epsilon 3 && m2m ledger show budget.toml"
+        after_help = "Examples:\n  m2m ledger new budget.toml --epsilon 3\n  m2m ledger show budget.toml"
     )]
     Ledger(ledger::Command),
     /// Repeat the experiments of the M²M paper
