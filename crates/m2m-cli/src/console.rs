@@ -48,16 +48,19 @@ pub fn hold_interrupt() -> Interrupt {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// On Ctrl-C, ends the process at once, but never in the middle of writing.
-pub fn exit_on_interrupt() {
-    let installed = ctrlc::try_set_handler(|| {
+/// On Ctrl-C, ends the process at once, but never in the middle of writing. Who was to write something hears that
+/// nothing was written.
+pub fn exit_on_interrupt(writes: bool) {
+    let installed = ctrlc::try_set_handler(move || {
         let written = hold_interrupt();
         if *written {
             // The work is done: let it say so itself.
             drop(written);
             return;
         }
-        say!("\nstopped; nothing was written{}", DEBITED.get().map_or("", String::as_str));
+        let nothing = if writes { "; nothing was written" } else { "" };
+        say!("
+stopped{nothing}{}", DEBITED.get().map_or("", String::as_str));
         std::process::exit(1);
     });
     match installed {

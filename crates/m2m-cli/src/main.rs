@@ -17,8 +17,9 @@ fn main() -> ExitCode {
             console::say!("panicked at {place}");
         }
     }));
-    console::exit_on_interrupt();
-    match commands::Cli::parse().run() {
+    let cli = commands::Cli::parse();
+    console::exit_on_interrupt(cli.writes());
+    match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => console::report(&error),
     }

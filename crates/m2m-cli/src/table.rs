@@ -6,13 +6,10 @@ use m2m::{Estimate, Schema};
 
 use crate::console;
 
-/// Prints an answer, and its warnings to standard error.
+/// Prints an answer.
 pub fn print(table: &Table) {
     for line in lines(table) {
         console::show!("{line}");
-    }
-    for warning in &table.warnings {
-        console::say!("* {warning}");
     }
 }
 
@@ -99,12 +96,28 @@ pub fn estimate(estimate: &Estimate, kind: ColumnKind) -> String {
     format!("{value} ± {error}{}", if estimate.caution.is_some() { "*" } else { "" })
 }
 
+/// Estimates as `value ± error` with the signs below each other.
+pub fn estimates(estimates: &[Estimate], kind: ColumnKind) -> Vec<String> {
+    let parts: Vec<(String, String)> =
+        estimates.iter().map(|estimate| parts(&Cell::Estimate(*estimate), kind)).collect();
+    let widest = parts.iter().map(|(_, error)| width(error)).max().unwrap_or(0);
+    parts.iter().map(|(value, error)| format!("{value}{}", pad_right(error, widest))).collect()
+}
+
+/// A part of 1 to three places.
+pub fn fixed(x: f64) -> String {
+    unsigned_zero(format!("{x:.3}"))
+}
+
 /// A number to four significant digits; a dash where there is none.
 pub fn number(x: f64) -> String {
     if !x.is_finite() {
         return "-".into();
     }
-    let size = if x == 0.0 { 0 } else { x.abs().log10().floor() as i32 };
+    if x == 0.0 {
+        return "0".into();
+    }
+    let size = x.abs().log10().floor() as i32;
     match size {
         -4..=6 => format!("{x:.*}", (3 - size).clamp(0, 7) as usize),
         _ => format!("{x:.3e}"),
@@ -130,9 +143,20 @@ fn rounded(x: f64, error: f64) -> String {
     if !(-9..=15).contains(&place) || x.abs() >= 1e18 {
         return format!("{x:.3e}");
     }
-    let scale = 10f64.powi(place.max(0));
-    let x = if place > 0 { (x / scale).round() * scale } else { x };
-    let text = format!("{x:.*}", (-place).max(0) as usize);
+    let to = |place: i32| {
+        let scale = 10f64.powi(place);
+        (x / scale).round() * scale
+    };
+    let x = match place {
+        ..=0 => x,
+        // Its own first digit says more than a zero, however large the error.
+        1.. if x.abs() >= 1.0 && to(place) == 0.0 => to(x.abs().log10().floor() as i32),
+        1.. => to(place),
+    };
+    unsigned_zero(format!("{x:.*}", (-place).max(0) as usize))
+}
+
+fn unsigned_zero(text: String) -> String {
     let zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));
     if zero { text.trim_start_matches('-').into() } else { text }
 }
@@ -180,6 +204,8 @@ mod tests {
             (38.6421, 9.96, "39 ± 10"),
             (0.25, 0.0, "0.25 ± 0"),
             (-0.001, 0.5, "0.00 ± 0.50"),
+            (38.5, 1709.0, "40 ± 1700"),
+            (-0.2, 1709.0, "0 ± 1700"),
             (1e-9, 2e-11, "1.000e-9 ± 2.000e-11"),
             (3.0, f64::INFINITY, "3 ± inf"),
         ] {

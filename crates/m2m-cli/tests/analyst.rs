@@ -415,7 +415,7 @@ mod shell {
         error: there is no command \nothing
         hint: \h lists them
         error: there is no column `y`
-        hint: did you mean `x`?
+        hint: the columns are x, g, born
         timing is on
         Time: … ms
         error: 2 of 5 queries failed
@@ -435,6 +435,38 @@ mod shell {
         let outcome = study.desk.feed("shell t.m2m --format csv", "SELECT 1;\n".repeat(2000).as_bytes()).ok();
         assert_eq!(outcome.stdout.lines().count(), 4000);
         assert!(started.elapsed() < Duration::from_secs(10));
+    }
+
+    /// Twice the lines, twice the time: a scan of all text at each line would take minutes.
+    #[test]
+    fn a_statement_of_many_lines_is_read_once() {
+        let study = Study::new();
+        study.publish("t", "x", "--epsilon 1 --design hist");
+        let comments = "-- nothing; to be seen here, but for many letters\n".repeat(20_000);
+        let script = format!("{comments}SELECT 1 AS a,\n{}2 AS b;\n{comments}", "--;\n".repeat(100_000));
+        let started = Instant::now();
+        let outcome = study.desk.feed("shell t.m2m --format csv", script.as_bytes()).ok();
+        assert_eq!(outcome.stdout, "a,b\n1,2\n");
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn commands_may_follow_a_query_on_its_line() {
+        let study = Study::new();
+        study.publish("t", "x,g", "--epsilon 1 --design hist");
+        let script = "\u{feff}-- columns\nSELECT 1 AS a; \\d\n\u{feff}SELECT '\\q' AS b; SELECT\n3 AS c; \\timing \\q\nSELECT nothing;";
+        let outcome = study.desk.feed("shell t.m2m", script.as_bytes()).ok();
+        assert_snapshot!(common::trim(&outcome.stdout), @r"
+        a
+        1
+        x: number from 0 to 10
+        g: category of 3 levels (a, b, c), may be missing
+        b
+        \q
+        c
+        3
+        ");
+        assert_eq!(outcome.stderr, "timing is on\n");
     }
 }
 
@@ -496,11 +528,69 @@ mod describe {
     }
 
     #[test]
+    fn bars_end_at_the_public_bounds() {
+        let study = Study::new();
+        let schema = "[[column]]\nname = 'x'\ntype = 'number'\nmin = 0\nmax = 1000000\ntransform = 'log1p'\n";
+        study.desk.put("s.toml", schema).put("s.csv", "x\n1\n2\n");
+        study.desk.m2m("sketch s.csv --schema s.toml --epsilon 1 -o s.m2m").ok();
+        let text = study.desk.m2m("describe s.m2m").ok().stdout;
+        assert!(text.ends_with(" 1000000\n"), "{text}");
+    }
+
+    #[test]
     fn nothing_is_missing_from_a_column_without_missing_cells() {
         let study = Study::new();
         study.publish("t", "x", SURE);
         let text = study.desk.m2m("describe t.m2m").ok().stdout;
         assert!(!text.contains("missing"), "{text}");
+    }
+}
+
+mod warnings {
+    use super::*;
+
+    /// What is said of numbers that should not be leaned on: beside the answer for people and spreadsheets, within it
+    /// for programs.
+    #[test]
+    fn every_form_of_an_answer_has_its_warnings() {
+        let study = Study::new();
+        study.publish("t", "x,y,g", "--epsilon 0.001 --design hist");
+        for (command, list) in [
+            ("sql t.m2m", true),
+            ("describe t.m2m --where x>9.9", false),
+            ("corr t.m2m", true),
+            ("density t.m2m --columns x,y --grid 2 --where x>9.9", true),
+        ] {
+            let query = b"SELECT g, AVG(x) FROM t WHERE y > 15 GROUP BY g";
+            let said = |format: &str| study.desk.feed(&format!("{command} --format {format}"), query).ok();
+            let json = said("json");
+            let warnings: Vec<String> = serde_json::from_value(parse(&json.stdout)["warnings"].clone()).unwrap();
+            assert!(!warnings.is_empty() && json.stderr.is_empty(), "{command}: {json:?}");
+            assert!(json.stdout.contains("\"caution\":"), "{command}: {json:?}");
+            let table = said("table");
+            let starred: String = warnings.iter().map(|warning| format!("* {warning}\n")).collect();
+            assert_eq!(table.stderr, starred, "{command}");
+            assert!(table.stdout.contains('*'), "{command}: {table:?}");
+            if list {
+                let listed: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+                assert_eq!(said("csv").stderr, listed, "{command}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_division_by_an_estimate_of_zero_is_named() {
+        let study = Study::new();
+        study.publish("t", "x,g", "--epsilon 1 --design hist");
+        let query =
+            "SELECT AVG(x) / (COUNT(*) - COUNT(*)), SQRT(-COUNT(*)), CASE WHEN COUNT(*) < 0 THEN AVG(x) END FROM t";
+        let outcome = study.desk.feed("sql t.m2m --format json", query.as_bytes()).ok();
+        assert_eq!(
+            parse(&outcome.stdout)["warnings"],
+            json!([
+                "2 of 3 cells have no value (a division by 0, a root or logarithm that does not exist, or no rows); ask for larger groups"
+            ])
+        );
     }
 }
 
@@ -763,6 +853,9 @@ mod groups {
             }
             let text = study.desk.m2m(&format!("{line} --samples 20000")).ok().stdout;
             assert!(text.contains("share") && text.contains('%'), "{text}");
+            let noted = json["notes"][0].as_str().unwrap();
+            assert!(noted.starts_with("groups have no errors, as "), "{noted}");
+            assert!(!text.contains('±') && text.contains("\n  std") == line.contains("mixture"), "{text}");
             // The same seed gives the same groups.
             assert_eq!(study.desk.m2m(&format!("{line} --samples 20000")).ok().stdout, text);
         }
@@ -1219,6 +1312,10 @@ mod bad_input {
             "density t.m2m --columns x,y --grid 1000",
             "fit t.m2m --linear y",
             "fit t.m2m --linear y~",
+            "fit t.m2m --linear ~x",
+            "fit t.m2m --linear y~x+",
+            "fit t.m2m --linear y~x~g",
+            "fit t.m2m --linear y~(x",
             "fit t.m2m --linear y~y",
             "fit t.m2m --linear y~q",
             "fit t.m2m --linear q~x",
@@ -1228,6 +1325,8 @@ mod bad_input {
             "fit t.m2m --svm cls~x",
             "fit t.m2m --multinomial y~x",
             "fit t.m2m --poisson flag~x",
+            "fit t.m2m --poisson y~x",
+            "fit t.m2m --poisson x-5~y",
             "fit t.m2m --linear y~x --penalty -1",
             "fit t.m2m --linear y~frob(x)",
             "fit t.m2m --linear y~x+g --test lacks.csv",
@@ -1253,14 +1352,14 @@ mod bad_input {
         assert_snapshot!(said, @"
         > describe t.m2m --columns z
         error: there is no column `z`
-        hint: did you mean `x`?
+        hint: the columns are x, y, g, flag, cls, born
 
         > describe t.m2m --where q>1
         error: there is no column `q`
-        hint: did you mean `x`?
+        hint: the columns are x, y, g, flag, cls, born
 
         > describe t.m2m --where x>
-        error: the query cannot be read at line 1, column 3: expected an expression, found the end
+        error: the condition cannot be read at line 1, column 3: expected an expression, found the end
         hint: correct it here:
           x>
             ^
@@ -1271,7 +1370,7 @@ mod bad_input {
 
         > corr t.m2m --columns x,q
         error: there is no column `q`
-        hint: did you mean `x`?
+        hint: the columns are x, y, g, flag, cls, born
 
         > corr t.m2m --columns x,g
         error: `g` holds no numbers
@@ -1310,12 +1409,40 @@ mod bad_input {
         hint: give 2 or more, 10000 in all
 
         > fit t.m2m --linear y
-        error: `y` is no formula
-        hint: write it with one ~, as in y ~ a + b
+        error: the formula cannot be read at line 1, column 2: expected ~, as in y ~ a + b, found the end
+        hint: correct it here:
+          y
+           ^
 
         > fit t.m2m --linear y~
-        error: nothing is right of ~
-        hint: write 1 for the intercept alone, or . for all columns
+        error: the formula cannot be read at line 1, column 3: expected terms behind ~ (1 for the intercept alone, . for all columns), found the end
+        hint: correct it here:
+          y~
+            ^
+
+        > fit t.m2m --linear ~x
+        error: the formula cannot be read at line 1, column 1: expected what is to be explained, as in y ~ a + b, found ~
+        hint: correct it here:
+          ~x
+          ^
+
+        > fit t.m2m --linear y~x+
+        error: the formula cannot be read at line 1, column 5: expected a term behind +, found the end
+        hint: correct it here:
+          y~x+
+              ^
+
+        > fit t.m2m --linear y~x~g
+        error: the formula cannot be read at line 1, column 4: expected one ~ only, found ~
+        hint: correct it here:
+          y~x~g
+             ^
+
+        > fit t.m2m --linear y~(x
+        error: the formula cannot be read at line 1, column 5: expected ), found the end
+        hint: correct it here:
+          y~(x
+              ^
 
         > fit t.m2m --linear y~y
         error: `y` is on both sides of ~
@@ -1323,11 +1450,11 @@ mod bad_input {
 
         > fit t.m2m --linear y~q
         error: there is no column `q`
-        hint: did you mean `x`?
+        hint: the columns are x, y, g, flag, cls, born
 
         > fit t.m2m --linear q~x
         error: there is no column `q`
-        hint: did you mean `x`?
+        hint: the columns are x, y, g, flag, cls, born
 
         > fit t.m2m --linear g~x
         error: `g` is not a number
@@ -1353,6 +1480,14 @@ mod bad_input {
         error: `flag` is not a number
         hint: fit a logistic or multinomial model to it
 
+        > fit t.m2m --poisson y~x
+        error: `y` can be negative (the schema allows -2), and a Poisson model needs counts from 0 up
+        hint: fit a linear model, or explain greatest(y, 0)
+
+        > fit t.m2m --poisson x-5~y
+        error: `x-5` can be negative (the schema allows -5), and a Poisson model needs counts from 0 up
+        hint: fit a linear model, or explain greatest(x-5, 0)
+
         > fit t.m2m --linear y~x --penalty -1
         error: the penalty is -1
         hint: give a number of at least 0, such as 0.01
@@ -1375,11 +1510,11 @@ mod bad_input {
 
         > cluster t.m2m --columns q
         error: there is no column `q`
-        hint: did you mean `x`?
+        hint: the columns are x, y, g, flag, cls, born
 
         > pca t.m2m --columns q
         error: there is no column `q`
-        hint: did you mean `x`?
+        hint: the columns are x, y, g, flag, cls, born
 
         > describe t.m2m --prior nothing
         error: there is no prior `nothing`

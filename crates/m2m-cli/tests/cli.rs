@@ -49,6 +49,13 @@ fn help_says_what_there_is() {
 
     Start with `m2m demo`, then `m2m schema draft DATA`.
     ");
+    for command in ["sql", "shell", "describe", "corr", "density", "fit", "cluster", "pca"] {
+        let text = help(command);
+        let (own, shared) = text.split_once("How the release is read:").expect(command);
+        let (shared, examples) = shared.split_once("\nExamples:\n").expect(command);
+        assert!(own.contains("--format") && !shared.contains("--format") && !shared.contains("QUERY"), "{text}");
+        assert!(examples.starts_with(&format!("  m2m {command} ")), "{text}");
+    }
     assert_snapshot!(help("demo"), @r#"
     Publish a release of an artificial population and question it
 
@@ -244,6 +251,10 @@ fn help_says_what_there_is() {
 
     Options:
       -h, --help  Print help
+
+    Examples:
+      m2m schema draft people.csv > schema.toml
+      m2m schema check schema.toml
     ");
     assert_snapshot!(help("schema draft"), @"
     Write a draft from the names and types in a file's header; bounds and levels are yours to fill in
@@ -297,6 +308,10 @@ fn help_says_what_there_is() {
 
     Options:
       -h, --help  Print help
+
+    Examples:
+      m2m ledger new budget.toml --epsilon 3
+      m2m ledger show budget.toml
     ");
     assert_snapshot!(help("ledger new"), @"
     Start a ledger with a total

@@ -236,6 +236,24 @@ fn an_interruption_while_reading_writes_nothing_and_says_so() {
     }
 }
 
+/// Whoever asks a question does not wonder what was written.
+#[test]
+fn an_interruption_of_a_question_speaks_of_no_files() {
+    let desk = Desk::new();
+    desk.m2m("sketch people.csv --schema schema.toml --epsilon 1 -o people.m2m").ok();
+    for line in ["shell people.m2m", "sql people.m2m"] {
+        let mut command = desk.command(line);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Until the reader has emptied the pipe, it is surely past its start.
+        child.stdin.as_mut().unwrap().write_all("-- nothing\n".repeat(20_000).as_bytes()).unwrap();
+        signal(&child, "-INT");
+        let stdin = child.stdin.take();
+        let outcome = Outcome::from(child.wait_with_output().unwrap());
+        drop(stdin);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), "\nstopped\n"), "{line}");
+    }
+}
+
 /// The first part is a pipe, which is opened only after every part was checked.
 #[test]
 fn a_file_that_vanishes_after_the_check_is_an_error() {

@@ -28,6 +28,20 @@ fn answers_have_three_forms() {
     assert!(csv.stdout.starts_with("smoker,n,n_std_error,n_low,n_high\nfalse,"), "{csv:?}");
 }
 
+/// Some editors start a file with a byte order mark.
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    let desk = desk();
+    let query = "\u{feff}SELECT 1 AS a";
+    let csv = "sql people.m2m --format csv";
+    assert_eq!(desk.feed(csv, query.as_bytes()).ok().stdout, "a\n1\n");
+    assert_eq!(common::Outcome::of(desk.command(csv).arg(query)).ok().stdout, "a\n1\n");
+    assert_eq!(desk.feed("shell people.m2m --format csv", query.as_bytes()).ok().stdout, "a\n1\n");
+    let outcome = desk.feed("shell people.m2m", "\u{feff}\\d\n".as_bytes()).ok();
+    assert!(outcome.stdout.starts_with("age: integer"), "{outcome:?}");
+    desk.m2m("describe people.m2m --columns age --where \u{feff}age>3").ok();
+}
+
 #[test]
 fn bad_questions_are_explained() {
     let desk = desk();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::ValueEnum;
-use m2m::estimate::Model;
+use m2m::estimate::{Caution, Model};
 use m2m::fit::{Fit, Lambda, Options};
 use m2m::prior::{Prior, PublicTable};
 use m2m::source::{self, CsvOptions, Table};
@@ -36,11 +36,9 @@ fn print(answer: &sql::Table, format: Format) -> anyhow::Result<()> {
     match format {
         Format::Table => table::print(answer),
         Format::Json => console::show!("{}", serde_json::to_string(&answer.to_json())?),
-        Format::Csv => {
-            console::show!("{}", answer.to_csv().trim_end_matches('\n'));
-            answer.warnings.iter().for_each(|warning| console::say!("warning: {warning}"));
-        }
+        Format::Csv => console::show!("{}", answer.to_csv().trim_end_matches('\n')),
     }
+    warn(&answer.warnings, format);
     Ok(())
 }
 
@@ -61,9 +59,54 @@ pub fn distinct(columns: &[String]) -> Result<(), Mistake> {
     }
 }
 
-/// An estimate as JSON.
+/// An estimate as JSON, as in the answers to SQL.
 pub fn json(estimate: &Estimate) -> Value {
-    json!({ "value": estimate.value, "std_error": estimate.std_error, "low": estimate.low, "high": estimate.high })
+    let mut json = json!({
+        "value": estimate.value,
+        "std_error": estimate.std_error,
+        "low": estimate.low,
+        "high": estimate.high,
+    });
+    if let Some(caution) = estimate.caution {
+        json["caution"] = json!(caution);
+    }
+    json
+}
+
+/// What to say about numbers that should not be leaned on.
+pub fn warnings<'e>(estimates: impl Iterator<Item = &'e Estimate>) -> Vec<String> {
+    let (mut all, mut swamped, mut unsupported) = (0, 0, 0);
+    for estimate in estimates {
+        all += 1;
+        match estimate.caution {
+            Some(Caution::Swamped) => swamped += 1,
+            Some(Caution::Unsupported) => unsupported += 1,
+            None => {}
+        }
+    }
+    let mut warnings = Vec::new();
+    if swamped > 0 {
+        warnings.push(format!(
+            "in {swamped} of {all} numbers the noise is larger than the rows that they are about; ask about more rows"
+        ));
+    }
+    if unsupported > 0 {
+        warnings.push(format!(
+            "the release says next to nothing about {unsupported} of {all} numbers; those are mostly the prior's"
+        ));
+    }
+    warnings
+}
+
+/// Says warnings where they do not stand in the answer itself.
+pub fn warn(warnings: &[String], format: Format) {
+    for warning in warnings {
+        match format {
+            Format::Table => console::say!("* {warning}"),
+            Format::Csv => console::say!("warning: {warning}"),
+            Format::Json => {}
+        }
+    }
 }
 
 /// How a release is read.

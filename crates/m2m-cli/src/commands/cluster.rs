@@ -16,8 +16,6 @@ use crate::{console, table};
 pub struct Args {
     /// The release
     release: PathBuf,
-    #[command(flatten)]
-    reading: ask::Reading,
     /// How many groups
     #[arg(long, value_name = "N", default_value_t = 3)]
     k: usize,
@@ -36,6 +34,8 @@ pub struct Args {
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    reading: ask::Reading,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -60,6 +60,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn print_clusters(found: &Clusters, schema: &Schema) {
+    for note in &found.notes {
+        console::say!("note: {note}");
+    }
     console::show!(
         "k-means of about {:.0} rows; {:.1}% of the variance lies between the groups",
         found.rows,
@@ -84,9 +87,8 @@ fn print_mixture(found: &Mixture, schema: &Schema) {
     let mut rows = vec![line("share", found.components.iter().map(|law| percent(law.share)))];
     for (at, name) in found.names.iter().enumerate() {
         rows.push(line(name, found.components.iter().map(|law| table::value(schema, name, law.mean[at]))));
-        let deviations =
-            found.components.iter().map(|law| format!("± {}", table::number(law.covariance[at][at].sqrt())));
-        rows.push(line("", deviations));
+        let deviations = found.components.iter().map(|law| table::number(law.covariance[at][at].sqrt()));
+        rows.push(line("  std", deviations));
     }
     table::grid(&header(found.components.len()), &rows);
 }

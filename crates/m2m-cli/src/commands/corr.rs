@@ -24,11 +24,11 @@ pub struct Args {
     /// Only the rows that meet a condition, as in SQL
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    #[command(flatten)]
-    reading: ask::Reading,
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    reading: ask::Reading,
 }
 
 /// The names that are given, or all numeric columns.
@@ -51,10 +51,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let names = numeric(asked.schema(), args.columns.as_deref());
     let columns: Vec<&str> = names.iter().map(String::as_str).collect();
     let matrix = if args.covariance { asked.covariance(&columns)? } else { asked.correlation(&columns)? };
+    let below = matrix.entries.iter().enumerate().flat_map(|(i, row)| &row[..i + usize::from(args.covariance)]);
+    let warnings = ask::warnings(below);
     match args.format {
         Format::Json => {
             let rows: Vec<Vec<_>> = matrix.entries.iter().map(|row| row.iter().map(ask::json).collect()).collect();
-            console::show!("{}", serde_json::to_string(&json!({ "columns": matrix.names, "matrix": rows }))?);
+            let all = json!({ "columns": matrix.names, "matrix": rows, "warnings": warnings });
+            console::show!("{}", serde_json::to_string(&all)?);
         }
         Format::Csv => {
             console::show!("a,b,value,std_error,low,high");
@@ -82,11 +85,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 })
                 .collect();
             table::grid(&header, &rows);
-            let doubtful = matrix.entries.iter().flatten().filter(|entry| entry.caution.is_some()).count();
-            if doubtful > 0 {
-                console::say!("* the release says next to nothing about this; the answer is mostly the prior's");
-            }
         }
     }
+    ask::warn(&warnings, args.format);
     Ok(())
 }

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use m2m::Estimate;
 use m2m::expr::{col, find_column};
 use m2m::schema::{Kind, Range, time};
+use m2m::sql::ColumnKind;
 use m2m::task::Ask;
 use serde_json::json;
 
@@ -34,11 +36,11 @@ pub struct Args {
     /// Only the rows that meet a condition, as in SQL
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    #[command(flatten)]
-    reading: ask::Reading,
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    reading: ask::Reading,
 }
 
 /// Points of a grid, at most.
@@ -58,6 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let columns: Vec<&str> = args.columns.iter().map(String::as_str).collect();
     let densities =
         points.iter().map(|point| asked.density(&columns, point, &bandwidth)).collect::<Result<Vec<_>, _>>()?;
+    let warnings = ask::warnings(densities.iter());
     match args.format {
         Format::Json => {
             let values: Vec<_> = points
@@ -65,7 +68,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 .zip(&densities)
                 .map(|(point, density)| json!({ "at": point, "density": ask::json(density) }))
                 .collect();
-            let all = json!({ "columns": args.columns, "bandwidth": bandwidth, "points": values });
+            let all =
+                json!({ "columns": args.columns, "bandwidth": bandwidth, "points": values, "warnings": warnings });
             console::show!("{}", serde_json::to_string(&all)?);
         }
         Format::Csv => {
@@ -77,22 +81,35 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             }
         }
         Format::Table => {
-            let header: Vec<String> = args.columns.iter().cloned().chain(["density".into(), String::new()]).collect();
             let most = densities.iter().fold(0.0f64, |most, density| most.max(density.value)).max(1e-300);
+            // Small numbers are easier to compare in a unit of their own.
+            let (unit, name) = match most.log10().floor() as i32 {
+                power @ ..-2 => (10f64.powi(power), format!("density in 1e{power}")),
+                _ => (1.0, "density".to_owned()),
+            };
+            let scaled: Vec<Estimate> = densities
+                .iter()
+                .map(|density| Estimate {
+                    value: density.value / unit,
+                    std_error: density.std_error / unit,
+                    ..*density
+                })
+                .collect();
+            let header: Vec<String> = args.columns.iter().cloned().chain([name, String::new()]).collect();
+            let shown = table::estimates(&scaled, ColumnKind::Plain);
             let rows: Vec<Vec<String>> = points
                 .iter()
-                .zip(&densities)
-                .map(|(point, density)| {
+                .zip(densities.iter().zip(shown))
+                .map(|(point, (density, shown))| {
                     let at = args.columns.iter().zip(point).map(|(name, x)| table::value(asked.schema(), name, *x));
                     let bar = "█".repeat((24.0 * density.value / most).round() as usize);
-                    at.chain([format!("{} ± {}", table::number(density.value), table::number(density.std_error))])
-                        .chain([format!("{bar:24}")])
-                        .collect()
+                    at.chain([shown, format!("{bar:24}")]).collect()
                 })
                 .collect();
             table::grid(&header, &rows);
         }
     }
+    ask::warn(&warnings, args.format);
     Ok(())
 }
 

@@ -25,11 +25,11 @@ pub struct Args {
     /// Only the rows that meet a condition, as in SQL
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    #[command(flatten)]
-    reading: ask::Reading,
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    reading: ask::Reading,
 }
 
 /// Bars of a histogram in text.
@@ -58,17 +58,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let rows = asked.count()?;
     let described =
         names.iter().map(|name| describe(&asked, name)).collect::<Result<Vec<Description>, anyhow::Error>>()?;
+    let warnings = ask::warnings([&rows].into_iter().chain(described.iter().flat_map(Description::estimates)));
     match args.format {
         Format::Json => {
             let columns: Vec<Value> = described.iter().map(Description::to_json).collect();
-            console::show!("{}", serde_json::to_string(&json!({ "rows": ask::json(&rows), "columns": columns }))?);
+            let all = json!({ "rows": ask::json(&rows), "columns": columns, "warnings": warnings });
+            console::show!("{}", serde_json::to_string(&all)?);
         }
         Format::Table => {
             console::show!("{} rows", table::estimate(&rows, ColumnKind::Plain));
             described.iter().for_each(Description::print);
-            if described.iter().any(Description::is_doubtful) {
-                console::say!("* the noise is too large, or the release too poor, to lean on this");
-            }
+            ask::warn(&warnings, ask::Format::Table);
         }
     }
     Ok(())
@@ -108,8 +108,22 @@ impl Description {
         }
     }
 
-    fn is_doubtful(&self) -> bool {
-        self.moments.iter().any(|(_, estimate)| estimate.caution.is_some())
+    /// All numbers that it has, but for the bars of a histogram.
+    fn estimates(&self) -> impl Iterator<Item = &Estimate> {
+        let moments = self.moments.iter().map(|(_, estimate)| estimate);
+        let levels = self.bins.iter().filter(|bin| bin.bounds.is_none()).map(|bin| &bin.count);
+        [&self.count, &self.missing].into_iter().chain(moments).chain(levels)
+    }
+
+    /// The standard deviation, which for dates and moments is a number of days.
+    fn spread(&self, estimate: &Estimate) -> String {
+        let (unit, name) = match self.kind {
+            Kind::Date(_) => (1.0, " days"),
+            Kind::Datetime(_) => (86400.0, " days"),
+            _ => (1.0, ""),
+        };
+        let shown = Estimate { value: estimate.value / unit, std_error: estimate.std_error / unit, ..*estimate };
+        table::estimate(&shown, ColumnKind::Plain) + name
     }
 
     fn print(&self) {
@@ -128,10 +142,9 @@ impl Description {
         let line = |from: usize, to: usize| {
             let words: Vec<String> = self.moments[from..to]
                 .iter()
-                .map(|(label, estimate)| {
-                    // The spread of dates is a number of days, not a date.
-                    let kind = if *label == "std" { plain } else { self.shown_as() };
-                    format!("{label} {}", table::estimate(estimate, kind))
+                .map(|(label, estimate)| match *label {
+                    "std" => format!("std {}", self.spread(estimate)),
+                    label => format!("{label} {}", table::estimate(estimate, self.shown_as())),
                 })
                 .collect();
             format!("  {}", words.join("   "))
@@ -151,7 +164,7 @@ impl Description {
         for bin in order.iter().take(LEVELS) {
             let bar = "█".repeat((20.0 * bin.count.value / most).round() as usize);
             let count = table::estimate(&bin.count, ColumnKind::Plain);
-            console::show!("  {:widest$}  {:>16}  {bar}", bin.label, count);
+            console::show!("{}", format!("  {:widest$}  {count:>16}  {bar}", bin.label).trim_end());
         }
         if order.len() > LEVELS {
             console::show!("  and {} more levels", order.len() - LEVELS);

@@ -26,8 +26,6 @@ pub struct Args {
     /// The release
     release: PathBuf,
     #[command(flatten)]
-    reading: ask::Reading,
-    #[command(flatten)]
     model: Model,
     /// Strength of the penalty on squared coefficients, of columns with standard deviation 1 [default: 0 for linear, 0.01
     /// for ridge, 1e-6 for the others]
@@ -45,6 +43,8 @@ pub struct Args {
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    reading: ask::Reading,
 }
 
 #[derive(clap::Args)]

@@ -59,10 +59,16 @@ enum Command {
     /// Ask a release one question after the other
     Shell(shell::Args),
     /// Draft or check a schema
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  m2m schema draft people.csv > schema.toml\n  m2m schema check schema.toml"
+    )]
     Schema(schema::Command),
     /// Keep account of what a table has spent
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  m2m ledger new budget.toml --epsilon 3\n  m2m ledger show budget.toml"
+    )]
     Ledger(ledger::Command),
     /// Repeat the experiments of the M²M paper
     Reproduce(reproduce::Args),
@@ -79,6 +85,19 @@ pub enum Format {
 }
 
 impl Cli {
+    /// Whether the command is there to write files.
+    pub fn writes(&self) -> bool {
+        matches!(
+            self.command,
+            Command::Demo(_)
+                | Command::Sketch(_)
+                | Command::Merge(_)
+                | Command::Release(_)
+                | Command::Ledger(_)
+                | Command::Reproduce(_)
+        )
+    }
+
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Demo(args) => demo::run(&args),

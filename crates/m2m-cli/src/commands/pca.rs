@@ -8,12 +8,12 @@ use super::{Format, ask};
 use crate::{console, table};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  m2m pca people.m2m --columns age,income,hours --standardise")]
+#[command(after_help = "Examples:
+  m2m pca people.m2m --standardise
+  m2m pca people.m2m --columns age,income,hours --format json")]
 pub struct Args {
     /// The release
     release: PathBuf,
-    #[command(flatten)]
-    reading: ask::Reading,
     /// The columns [default: all numeric ones]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Option<Vec<String>>,
@@ -23,6 +23,8 @@ pub struct Args {
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    reading: ask::Reading,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -53,7 +55,7 @@ fn print(pca: &Pca) {
         line("share", shown.iter().map(|direction| format!("{:.1}%", 100.0 * direction.share)).collect()),
     ];
     for (at, name) in pca.names.iter().enumerate() {
-        rows.push(line(name, shown.iter().map(|direction| format!("{:.3}", direction.loadings[at])).collect()));
+        rows.push(line(name, shown.iter().map(|direction| table::fixed(direction.loadings[at])).collect()));
     }
     table::grid(&header, &rows);
     if pca.components.len() > shown.len() {

@@ -26,17 +26,17 @@ use crate::console::{self, Mistake};
 pub struct Args {
     /// The release
     release: PathBuf,
-    #[command(flatten)]
-    reading: ask::Reading,
     /// How answers are printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    reading: ask::Reading,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let model = args.reading.open(&args.release)?;
     let session =
-        Session { model: &model, format: args.format, timing: false, text: String::new(), asked: 0, failed: 0 };
+        Session { model: &model, format: args.format, timing: false, draft: Draft::default(), asked: 0, failed: 0 };
     if stdin().is_terminal() { session.talk() } else { session.read(stdin().lock()) }
 }
 
@@ -45,7 +45,7 @@ Queries end with a semicolon and may span lines:
   SELECT sex, COUNT(*), AVG(age) FROM people WHERE age >= 40 GROUP BY sex;
 Commands:
   \\d       the columns of the table
-  \\h       this help
+  \\h, \\?   this help
   \\timing  how long each query takes, on or off
   \\q       the end";
 
@@ -54,7 +54,7 @@ struct Session<'a> {
     format: Format,
     timing: bool,
     /// What was typed of a query that has not ended yet.
-    text: String,
+    draft: Draft,
     asked: usize,
     failed: usize,
 }
@@ -71,14 +71,14 @@ impl Session<'_> {
         }
         console::say!("\\h for help, \\q to leave");
         loop {
-            match editor.readline(if self.text.is_empty() { "m2m> " } else { "...> " }) {
+            match editor.readline(if self.draft.is_empty() { "m2m> " } else { "...> " }) {
                 Ok(line) => {
                     let _ = editor.add_history_entry(line.as_str());
                     if !self.take(&line) {
                         break;
                     }
                 }
-                Err(ReadlineError::Interrupted) => self.text.clear(),
+                Err(ReadlineError::Interrupted) => self.draft = Draft::default(),
                 Err(ReadlineError::Eof) => break,
                 Err(error) => return Err(error).context("cannot read from the terminal"),
             }
@@ -101,8 +101,9 @@ impl Session<'_> {
                 return self.end();
             }
         }
-        let rest = std::mem::take(&mut self.text);
-        self.ask(&rest);
+        if let Some(rest) = std::mem::take(&mut self.draft).rest() {
+            self.ask(&rest);
+        }
         self.end()
     }
 
@@ -117,26 +118,20 @@ impl Session<'_> {
 
     /// Takes in one line; false at the end.
     fn take(&mut self, line: &str) -> bool {
-        if self.text.is_empty() && line.trim_start().starts_with('\\') {
-            return self.command(line.trim());
-        }
-        self.text += line;
-        self.text.push('\n');
-        while let Some(end) = end_of_query(&self.text) {
-            let rest = self.text.split_off(end);
-            let query = std::mem::replace(&mut self.text, rest);
-            self.ask(query.trim_end().trim_end_matches(';'));
-        }
-        if self.text.trim().is_empty() {
-            self.text.clear();
+        for piece in self.draft.take(line) {
+            match piece {
+                Piece::Query(query) => self.ask(&query),
+                Piece::Command(command) => {
+                    if !self.command(&command) {
+                        return false;
+                    }
+                }
+            }
         }
         true
     }
 
     fn ask(&mut self, query: &str) {
-        if !says_something(query) {
-            return;
-        }
         let started = Instant::now();
         self.asked += 1;
         if let Err(error) = ask::answer(self.model, query.trim(), self.format) {
@@ -149,7 +144,7 @@ impl Session<'_> {
     }
 
     fn command(&mut self, command: &str) -> bool {
-        match command.trim_end_matches(';') {
+        match command {
             "\\q" => return false,
             "\\h" | "\\?" => console::show!("{HELP}"),
             "\\timing" => {
@@ -171,41 +166,123 @@ impl Session<'_> {
     }
 }
 
-/// Behind the first semicolon that is neither quoted nor in a comment.
-fn end_of_query(text: &str) -> Option<usize> {
-    scan(text).find(|(_, c, place)| *place == Place::Text && *c == ';').map(|(at, ..)| at + 1)
+/// What was typed since the last query ended. Every character is looked at once, however many lines a query has.
+#[derive(Default)]
+struct Draft {
+    text: String,
+    /// Where the text ends.
+    place: Place,
+    /// Whether there is more than blanks and comments.
+    says_something: bool,
 }
 
-/// Whether there is more than blanks and comments.
-fn says_something(text: &str) -> bool {
-    scan(text).any(|(_, c, place)| place != Place::Comment && !c.is_whitespace())
+/// Something to be done.
+#[derive(Debug, PartialEq)]
+enum Piece {
+    Query(String),
+    Command(String),
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Text,
-    Quoted(char),
-    Comment,
-}
+impl Draft {
+    fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
 
-/// The characters of a text, each with where it stands.
-fn scan(text: &str) -> impl Iterator<Item = (usize, char, Place)> {
-    let mut place = Place::Text;
-    // The end of the comment that the text is in, and how far its opening reaches.
-    let (mut end, mut opened) = ("", 0);
-    text.char_indices().map(move |(at, c)| {
-        let rest = &text[at..];
-        let here = place;
-        match place {
-            Place::Text if rest.starts_with("--") => (place, end, opened) = (Place::Comment, "\n", at + 2),
-            Place::Text if rest.starts_with("/*") => (place, end, opened) = (Place::Comment, "*/", at + 4),
-            Place::Text if c == '\'' || c == '"' => place = Place::Quoted(c),
-            Place::Quoted(quote) if c == quote => place = Place::Text,
-            Place::Comment if at + 1 >= opened && text[..at + c.len_utf8()].ends_with(end) => place = Place::Text,
-            _ => {}
+    /// A query without a semicolon.
+    fn rest(self) -> Option<String> {
+        self.says_something.then(|| self.text.trim().to_owned())
+    }
+
+    /// Takes in one line and gives out what is complete.
+    fn take(&mut self, line: &str) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut at = self.text.len();
+        self.text += line;
+        self.text.push('\n');
+        let mut text = std::mem::take(&mut self.text);
+        // Where the query starts that is being read.
+        let mut start = 0;
+        while at < text.len() {
+            let rest = &text[at..];
+            let bare = self.place == Place::Text;
+            if bare && rest.starts_with(';') {
+                if self.says_something {
+                    pieces.push(Piece::Query(text[start..at].trim().to_owned()));
+                }
+                at += 1;
+                (start, self.says_something) = (at, false);
+            } else if bare && !self.says_something && rest.starts_with('\\') {
+                let end = at + 1 + rest[1..].find([';', '\\', '\n']).unwrap_or(rest.len() - 1);
+                pieces.push(Piece::Command(text[at..end].trim().to_owned()));
+                at = end;
+                start = at;
+            } else {
+                let (place, length) = self.place.after(rest.as_bytes());
+                let blank = rest.starts_with(|c: char| c.is_whitespace() || c == BOM);
+                let comment = self.place.is_comment() || place.is_comment();
+                self.says_something |= !blank && !comment;
+                // All that is looked for is ASCII, so that other bytes may be passed one by one.
+                at += length;
+                while !text.is_char_boundary(at) {
+                    at += 1;
+                }
+                self.place = place;
+            }
         }
-        (at, c, if place == Place::Comment { Place::Comment } else { here })
-    })
+        if self.says_something || self.place != Place::Text {
+            text.drain(..start);
+            self.text = text;
+        }
+        pieces
+    }
+}
+
+/// The mark that some editors put at the start of a file.
+const BOM: char = '\u{feff}';
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Place {
+    #[default]
+    Text,
+    Quoted(u8),
+    /// To the end of the line.
+    Line,
+    /// Within so many `/*`.
+    Block(u32),
+}
+
+impl Place {
+    fn is_comment(self) -> bool {
+        matches!(self, Self::Line | Self::Block(_))
+    }
+
+    /// Where a text stands behind the next of its bytes, and how many those are.
+    fn after(self, rest: &[u8]) -> (Self, usize) {
+        match (self, rest) {
+            (Self::Text, [b'-', b'-', ..]) => (Self::Line, 2),
+            (Self::Text, [b'/', b'*', ..]) => (Self::Block(1), 2),
+            (Self::Text, [quote @ (b'\'' | b'"'), ..]) => (Self::Quoted(*quote), 1),
+            (Self::Quoted(quote), [c, ..]) if *c == quote => (Self::Text, 1),
+            (Self::Line, [b'\n', ..]) => (Self::Text, 1),
+            (Self::Block(depth), [b'/', b'*', ..]) => (Self::Block(depth + 1), 2),
+            (Self::Block(1), [b'*', b'/', ..]) => (Self::Text, 2),
+            (Self::Block(depth), [b'*', b'/', ..]) => (Self::Block(depth - 1), 2),
+            _ => (self, 1),
+        }
+    }
+}
+
+/// Where the text in single quotes starts that a line ends in.
+fn open_quote(line: &str) -> Option<usize> {
+    let (mut place, mut at, mut opened) = (Place::Text, 0, None);
+    while at < line.len() {
+        let (next, length) = place.after(&line.as_bytes()[at..]);
+        if place != next {
+            opened = (next == Place::Quoted(b'\'')).then_some(at);
+        }
+        (place, at) = (next, at + length);
+    }
+    opened
 }
 
 /// `$XDG_STATE_HOME/m2m/history`, by default in `~/.local/state`.
@@ -260,12 +337,7 @@ struct Words {
 impl Words {
     /// Where the word before the cursor starts, and what it can become.
     fn choices(&self, line: &str) -> (usize, Vec<String>) {
-        let quote = scan(line).fold(None, |open, (at, c, place)| match (open, place) {
-            (None, Place::Text) if c == '\'' => Some(at),
-            (Some(_), Place::Quoted('\'')) if c == '\'' => None,
-            _ => open,
-        });
-        if let Some(quote) = quote {
+        if let Some(quote) = open_quote(line) {
             let levels = self.levels(&line[..quote]).map(|level| level.replace('\'', "''") + "'").collect();
             return (quote + 1, matching(&line[quote + 1..], levels));
         }
@@ -330,23 +402,46 @@ impl Validator for Words {}
 mod tests {
     use super::*;
 
+    /// The pieces of some lines, and what is left.
+    fn pieces(lines: &[&str]) -> (Vec<Piece>, Option<String>) {
+        let mut draft = Draft::default();
+        let pieces = lines.iter().flat_map(|line| draft.take(line)).collect();
+        (pieces, draft.rest())
+    }
+
     #[test]
     fn queries_end_at_a_bare_semicolon() {
-        for (text, expected) in [
-            ("SELECT 1", None),
-            ("SELECT 1; x", Some(9)),
-            ("SELECT ';'; x", Some(11)),
-            ("SELECT 'it''s;' ;", Some(17)),
-            ("SELECT \"a;b\";", Some(13)),
-            ("-- no; \nSELECT 1;", Some(17)),
-            ("/* no; */ x;", Some(12)),
-            ("/*/ no; */ x;", Some(13)),
-            ("-- no;", None),
+        for (lines, expected, rest) in [
+            (&["SELECT 1"][..], &[][..], Some("SELECT 1")),
+            (&["SELECT 1; x"], &["SELECT 1"], Some("x")),
+            (&["SELECT ';'; x;;"], &["SELECT ';'", "x"], None),
+            (&["SELECT 'it''s;' ;"], &["SELECT 'it''s;'"], None),
+            (&["SELECT \"a;b\";"], &["SELECT \"a;b\""], None),
+            (&["-- no; ", "SELECT 1;"], &["SELECT 1"], None),
+            (&["SELECT -- no;", "é'\\", "';"], &["SELECT -- no;\né'\\\n'"], None),
+            (&["/* no;", "/* no; */", "no; */ x;"], &["/* no;\n/* no; */\nno; */ x"], None),
+            (&["/*/ no; */ x;"], &["/*/ no; */ x"], None),
+            (&["-- no;", " /* nothing */ ", "\u{feff}"], &[], None),
         ] {
-            assert_eq!(end_of_query(text), expected, "{text}");
+            let (pieces, left) = pieces(lines);
+            let expected: Vec<Piece> = expected.iter().map(|query| Piece::Query((*query).into())).collect();
+            assert_eq!((pieces, left.as_deref()), (expected, rest), "{lines:?}");
         }
-        assert!(!says_something(" -- nothing\n /* at all */ "));
-        assert!(says_something("-- a\nSELECT 1"));
+    }
+
+    #[test]
+    fn commands_stand_between_queries() {
+        let said = pieces(&["-- first", " \\d;SELECT 1; \\timing \\?", "SELECT '\\q", "'; -- then", "\\q"]).0;
+        let (query, command) = (|text: &str| Piece::Query(text.into()), |text: &str| Piece::Command(text.into()));
+        let expected = [
+            command("\\d"),
+            query("SELECT 1"),
+            command("\\timing"),
+            command("\\?"),
+            query("SELECT '\\q\n'"),
+            command("\\q"),
+        ];
+        assert_eq!(said, expected);
     }
 
     #[test]

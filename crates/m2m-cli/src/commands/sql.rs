@@ -15,13 +15,13 @@ use crate::console::Mistake;
 pub struct Args {
     /// The release
     release: PathBuf,
-    #[command(flatten)]
-    reading: ask::Reading,
     /// The query; without it, or with -, it is read from standard input
     query: Option<String>,
     /// How the answer is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    reading: ask::Reading,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {

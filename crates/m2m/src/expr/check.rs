@@ -311,9 +311,10 @@ impl Checker<'_> {
         fail(match nearest(text, known.clone()) {
             Some(near) => format!("column `{}` has no level `{text}`; did you mean '{near}'?", column.name),
             None => format!(
-                "column `{}` has no level `{text}`; its levels are {}",
+                "column `{}` has no level `{text}`; its levels are {}{}",
                 column.name,
-                known.take(12).map(|level| format!("'{level}'")).collect::<Vec<_>>().join(", ")
+                known.take(SHOWN).map(|level| format!("'{level}'")).collect::<Vec<_>>().join(", "),
+                if levels.len() > SHOWN { format!(" and {} more", levels.len() - SHOWN) } else { String::new() }
             ),
         })
     }
@@ -360,6 +361,9 @@ impl Checker<'_> {
         Ok((Node::Call(function, nodes), Type::Number))
     }
 }
+
+/// Levels that a message names.
+const SHOWN: usize = 12;
 
 /// How rows with a level that the schema does not list are called.
 pub(crate) const OTHER: &str = "(other)";
@@ -426,12 +430,15 @@ fn fail<T>(message: String) -> Result<T, Error> {
     Err(Error::Question(message))
 }
 
-/// The known word that a mistyped one is most likely meant to be.
+/// The known word that a mistyped one is most likely meant to be; it has something in common with it.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     known
         .map(|candidate| (edits(&lower, &candidate.to_lowercase()), candidate))
-        .filter(|(edits, candidate)| *edits <= 1 + word.len().min(candidate.len()) / 4)
+        .filter(|(edits, candidate)| {
+            let (a, b) = (word.chars().count(), candidate.chars().count());
+            *edits <= 1 + a.min(b) / 4 && *edits < a.max(b)
+        })
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, candidate)| candidate)
 }
@@ -464,6 +471,21 @@ mod tests {
         [[column]]\nname='sex'\ntype='category'\nlevels=['Female','Male']\n\
         [[column]]\nname='born'\ntype='date'\nmin='1900-01-01'\nmax='2020-01-01'\n\
         [[column]]\nname='smoker'\ntype='boolean'";
+
+    #[test]
+    fn what_is_meant_has_something_in_common() {
+        for (word, known, expected) in [
+            ("x", "y", None),
+            ("x", "X1", Some("X1")),
+            ("é", "y", None),
+            ("ag", "age", Some("age")),
+            ("ga", "ag", Some("ag")),
+            ("q", "", None),
+            ("hieght", "height", Some("height")),
+        ] {
+            assert_eq!(nearest(word, std::iter::once(known)), expected, "{word}");
+        }
+    }
 
     #[test]
     fn mistakes_are_named() {

@@ -12,6 +12,7 @@
 
 mod check;
 mod eval;
+mod probe;
 
 pub use check::{Checked, Type, find_column};
 pub(crate) use check::{Node, OTHER, nearest};

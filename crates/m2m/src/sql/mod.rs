@@ -30,7 +30,7 @@ mod table;
 mod tests;
 
 pub use names::{AGGREGATES, FUNCTIONS};
-pub(crate) use read::{MAX_WORDS, expression};
+pub(crate) use read::{expression, formula_tokens, is_blank, term, unexpected_in_formula, without_bom};
 pub use table::{Cell, ColumnKind, Table};
 
 use crate::estimate::Model;

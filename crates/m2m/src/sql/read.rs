@@ -1,12 +1,13 @@
 //! From text to sqlparser's tree, and from that to expressions.
 
 use sqlparser::ast::{self, BinaryOperator, CastKind, CeilFloorKind, DataType, DateTimeField, UnaryOperator, Value};
-use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::dialect::{GenericDialect, PostgreSqlDialect};
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Token, Tokenizer};
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer};
 
 use super::names;
-use crate::expr::{Expr, Function, Op, Type};
+use crate::expr::{Expr, Function, Op, Type, find_column};
+use crate::schema::Kind;
 use crate::{Error, Schema};
 
 /// Chains such as `a + b + c` nest without end in sqlparser's tree: longer texts could exhaust the stack.
@@ -17,47 +18,102 @@ const MAX_DEPTH: usize = 40;
 /// Parts of an expression that are written out more than once, as that of `x BETWEEN 1 AND 2`.
 const MAX_COPIED: usize = 50_000;
 
-/// A parser of a text that is short enough to be parsed.
-fn parser(text: &str) -> Result<Parser<'static>, Error> {
+/// A parser of a text that is short enough to be parsed; `what` is what messages call it.
+fn parser(what: &str, text: &str) -> Result<Parser<'static>, Error> {
     if text.len() > MAX_BYTES {
-        return fail("the query is longer than 1 MB; ask a shorter one");
+        return fail(format!("the {what} is longer than 1 MB; ask a shorter one"));
     }
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text)
         .tokenize_with_location()
-        .map_err(|error| mark(text, &error.to_string()))?;
+        .map_err(|error| mark(what, text, &error.to_string()))?;
     let counts = |token: &Token| {
         !matches!(token, Token::Whitespace(_) | Token::Comma | Token::Number(..) | Token::SingleQuotedString(_))
     };
     if tokens.iter().filter(|token| counts(&token.token)).count() > MAX_WORDS {
-        return fail("the query has more than 2000 words; ask a shorter one, with IN for long lists");
+        return fail(format!("the {what} has more than {MAX_WORDS} words; ask a shorter one, with IN for long lists"));
     }
     Ok(Parser::new(&PostgreSqlDialect {}).with_recursion_limit(MAX_DEPTH).with_tokens_with_locations(tokens))
 }
 
 /// What the parser complains about.
-fn complaint(text: &str, error: ParserError) -> Error {
+fn complaint(what: &str, text: &str, error: ParserError) -> Error {
     match error {
         ParserError::RecursionLimitExceeded => too_deep(),
-        ParserError::ParserError(message) | ParserError::TokenizerError(message) => mark(text, &message),
+        ParserError::ParserError(message) | ParserError::TokenizerError(message) => mark(what, text, &message),
     }
 }
 
-/// A text that is nothing but one expression.
+/// A text without the mark that some editors put at the start of a file.
+pub(crate) fn without_bom(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// A condition that is all of a text.
 pub(super) fn alone(text: &str) -> Result<ast::Expr, Error> {
-    let mut parser = parser(text)?;
-    let tree = parser.parse_expr().map_err(|error| complaint(text, error))?;
-    match parser.peek_token().token {
-        Token::EOF => Ok(tree),
-        _ => {
-            let at = parser.peek_token().span.start;
-            Err(mark(text, &format!("expected the end, found more at Line: {}, Column: {}", at.line, at.column)))
-        }
+    let text = without_bom(text);
+    let mut parser = parser("condition", text)?;
+    let tree = parser.parse_expr().map_err(|error| complaint("condition", text, error))?;
+    behind("condition", text, &parser, "the end").map(|()| tree)
+}
+
+/// Nothing may be left; if something is, `wanted` could have stood there.
+fn behind(what: &str, text: &str, parser: &Parser<'_>, wanted: &str) -> Result<(), Error> {
+    match parser.peek_token() {
+        TokenWithSpan { token: Token::EOF, .. } => Ok(()),
+        more => Err(unexpected(what, text, wanted, &more)),
     }
+}
+
+/// The tokens of a formula, the last of which marks the end.
+pub(crate) fn formula_tokens(text: &str) -> Result<Vec<TokenWithSpan>, Error> {
+    if text.len() > MAX_BYTES {
+        return fail("the formula is longer than 1 MB; write a shorter one");
+    }
+    let mut tokens = Tokenizer::new(&GenericDialect {}, text)
+        .tokenize_with_location()
+        .map_err(|error| mark(FORMULA, text, &error.to_string()))?;
+    let end = tokens.iter().rfind(|token| !is_blank(token)).map_or_else(Span::empty, |last| last.span);
+    tokens.push(TokenWithSpan { token: Token::EOF, span: Span::new(end.end, end.end) });
+    Ok(tokens)
+}
+
+/// The expression that some tokens of a formula make up; `end` is the token behind them.
+pub(crate) fn term(text: &str, tokens: &[TokenWithSpan], end: &TokenWithSpan) -> Result<ast::Expr, Error> {
+    if tokens.len() > MAX_WORDS {
+        return fail("a term of the formula is too long; write a shorter one");
+    }
+    let last = TokenWithSpan { token: Token::EOF, span: end.span };
+    let tokens = tokens.iter().cloned().chain([last]).collect();
+    let mut parser =
+        Parser::new(&PostgreSqlDialect {}).with_recursion_limit(MAX_DEPTH).with_tokens_with_locations(tokens);
+    let tree = parser.parse_expr().map_err(|error| match error {
+        // The term ends where the next token of the formula stands.
+        ParserError::ParserError(message) => mark(FORMULA, text, &message.replace("EOF", &end.to_string())),
+        other => complaint(FORMULA, text, other),
+    })?;
+    behind(FORMULA, text, &parser, "+ between terms").map(|()| tree)
+}
+
+pub(crate) fn is_blank(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_))
+}
+
+const FORMULA: &str = "formula";
+
+/// Says what a formula should have where another token stands.
+pub(crate) fn unexpected_in_formula(text: &str, wanted: &str, found: &TokenWithSpan) -> Error {
+    unexpected(FORMULA, text, wanted, found)
+}
+
+fn unexpected(what: &str, text: &str, wanted: &str, found: &TokenWithSpan) -> Error {
+    let at = found.span.start;
+    mark(what, text, &format!("expected {wanted}, found {found} at Line: {}, Column: {}", at.line, at.column))
 }
 
 /// The one SELECT of a text.
 pub(super) fn select(text: &str) -> Result<ast::Query, Error> {
-    let mut statements = parser(text)?.parse_statements().map_err(|error| complaint(text, error))?;
+    let text = without_bom(text);
+    let mut statements = parser("query", text)?.parse_statements().map_err(|error| complaint("query", text, error))?;
     match (statements.pop(), statements.len()) {
         (None, _) => fail("there is no query; ask for instance SELECT COUNT(*)"),
         (Some(ast::Statement::Query(query)), 0) => Ok(*query),
@@ -71,23 +127,23 @@ fn too_deep() -> Error {
 }
 
 /// sqlparser's complaint with the line and a caret under the place.
-fn mark(text: &str, complaint: &str) -> Error {
-    let (what, place) = match complaint.rsplit_once(" at Line: ") {
-        Some((what, place)) => (what, place.split_once(", Column: ")),
+fn mark(what: &str, text: &str, complaint: &str) -> Error {
+    let (wrong, place) = match complaint.rsplit_once(" at Line: ") {
+        Some((wrong, place)) => (wrong, place.split_once(", Column: ")),
         None => (complaint, None),
     };
     let place = place.and_then(|(line, column)| Some((line.parse::<usize>().ok()?, column.parse::<usize>().ok()?)));
     let lines: Vec<&str> = text.trim_end().lines().collect();
     let end = (lines.len().max(1), lines.last().map_or(0, |line| line.chars().count()) + 1);
     let (line, column) = place.filter(|(line, column)| (1..=lines.len()).contains(line) && *column > 0).unwrap_or(end);
-    let what = what.replace("Expected: ", "expected ").replace("found: ", "found ").replace("EOF", "the end");
+    let wrong = wrong.replace("Expected: ", "expected ").replace("found: ", "found ").replace("EOF", "the end");
     // A window of the line around the place, so that the caret stays on the screen.
     let from = column.saturating_sub(60);
     let shown: String = lines.get(line - 1).unwrap_or(&"").chars().skip(from).take(100).collect();
     let before = shown.chars().take(column - 1 - from.min(column - 1));
     let space: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     Error::Question(format!(
-        "the query cannot be read at line {line}, column {column}: {what}; correct it here:\n  {shown}\n  {space}^"
+        "the {what} cannot be read at line {line}, column {column}: {wrong}; correct it here:\n  {shown}\n  {space}^"
     ))
 }
 
@@ -150,12 +206,16 @@ impl Reader<'_, '_> {
             Tree::Between { expr, negated, low, high } => {
                 let expr = self.read(expr)?;
                 self.charge(&expr, 1)?;
-                not_if(*negated, expr.between(self.read(low)?, self.read(high)?))
+                let (low, high) = (self.read(low)?, self.read(high)?);
+                self.no_number_for_a_date(&expr, &low)?;
+                self.no_number_for_a_date(&expr, &high)?;
+                not_if(*negated, expr.between(low, high))
             }
             Tree::InList { expr, list, negated } => {
                 let expr = self.read(expr)?;
                 let values = list.iter().map(|value| self.read(value)).collect::<Result<Vec<_>, _>>()?;
                 self.charge(&expr, values.len())?;
+                values.iter().try_for_each(|value| self.no_number_for_a_date(&expr, value))?;
                 not_if(*negated, expr.one_of(values))
             }
             Tree::Like { negated, any: false, expr, pattern, escape_char: None } => {
@@ -257,7 +317,25 @@ impl Reader<'_, '_> {
             }
             other => return fail(format!("the operator `{other}` is not possible; use + - * / % ^ and comparisons")),
         };
-        Ok(Expr::Binary(op, Box::new(self.read(left)?), Box::new(self.read(right)?)))
+        let (left, right) = (self.read(left)?, self.read(right)?);
+        if !op.is_arithmetic() {
+            self.no_number_for_a_date(&left, &right)?;
+            self.no_number_for_a_date(&right, &left)?;
+        }
+        Ok(Expr::Binary(op, Box::new(left), Box::new(right)))
+    }
+
+    /// Days are counted from 1970, which nobody means who compares a date with 2015.
+    fn no_number_for_a_date(&self, column: &Expr, number: &Expr) -> Result<(), Error> {
+        let (Some(schema), Expr::Column(name), Expr::Number(x)) = (self.schema, column, number) else { return Ok(()) };
+        let (word, example) = match find_column(schema, name).map(|at| &schema.columns()[at].kind) {
+            Ok(Kind::Date(_)) => ("date", "'2015-12-31'"),
+            Ok(Kind::Datetime(_)) => ("moment", "'2015-12-31T23:59:59Z'"),
+            _ => return Ok(()),
+        };
+        fail(format!(
+            "`{name}` is a {word} and cannot be compared with {x}; write a {word} in quotes, such as {example}"
+        ))
     }
 
     fn same(&mut self, a: &ast::Expr, b: &ast::Expr) -> Result<Expr, Error> {

@@ -70,7 +70,7 @@ pub(super) fn run(query: &Query, model: &dyn Model) -> Result<Table, Error> {
         columns: query.outputs.iter().map(|(name, _)| name.clone()).collect(),
         kinds: query.outputs.iter().map(|(_, output)| kind(output)).collect(),
         estimated: query.outputs.iter().map(|(_, output)| query.is_estimated(output)).collect(),
-        warnings: warnings(&rows, names),
+        warnings: warnings(query, &rows, names),
         rows,
     })
 }
@@ -83,19 +83,30 @@ fn kind(output: &Checked) -> ColumnKind {
     }
 }
 
-fn warnings(rows: &[Vec<Cell>], unsupported: Vec<&str>) -> Vec<String> {
+fn warnings(query: &Query, rows: &[Vec<Cell>], unsupported: Vec<&str>) -> Vec<String> {
     let cautions = || {
         rows.iter()
             .flatten()
             .filter_map(|cell| if let Cell::Estimate(estimate) = cell { estimate.caution } else { None })
     };
-    let cells = rows.iter().map(Vec::len).sum::<usize>();
+    let estimated: Vec<bool> = query.outputs.iter().map(|(_, output)| query.is_estimated(output)).collect();
+    let cells = rows.len() * estimated.iter().filter(|estimated| **estimated).count();
+    // Whoever writes CASE or NULL may want it so.
+    let numbers =
+        query.outputs.iter().zip(estimated).map(|((_, output), estimated)| estimated && !chooses(&output.node));
+    let lost = numbers.enumerate().filter(|(_, number)| *number);
+    let lost: usize = lost.map(|(at, _)| rows.iter().filter(|row| row[at] == Cell::Null).count()).sum();
     let swamped = cautions().filter(|caution| *caution == Caution::Swamped).count();
     let prior = cautions().filter(|caution| *caution == Caution::Unsupported).count();
     let mut warnings = Vec::new();
     if swamped > 0 {
         warnings.push(format!(
             "in {swamped} of {cells} cells the noise is larger than the group, or than the number divided by; ask for larger groups"
+        ));
+    }
+    if lost > 0 {
+        warnings.push(format!(
+            "{lost} of {cells} cells have no value (a division by 0, a root or logarithm that does not exist, or no rows); ask for larger groups"
         ));
     }
     if prior > 0 {
@@ -105,6 +116,17 @@ fn warnings(rows: &[Vec<Cell>], unsupported: Vec<&str>) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// Whether it says itself where it has no value.
+fn chooses(node: &Node) -> bool {
+    match node {
+        Node::Null | Node::Case { .. } => true,
+        Node::Column(_) | Node::Number(_) | Node::Text(_) | Node::Boolean(_) => false,
+        Node::Negate(inner) | Node::Not(inner) | Node::IsNull(inner) | Node::Like { text: inner, .. } => chooses(inner),
+        Node::Binary(_, left, right) => chooses(left) || chooses(right),
+        Node::Call(_, arguments) => arguments.iter().any(chooses),
+    }
 }
 
 impl Query {

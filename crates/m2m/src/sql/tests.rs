@@ -377,8 +377,14 @@ fn errors_follow_from_the_covariance() {
         assert_eq!(average.caution, Some(Caution::Swamped));
         assert_eq!((average.low, average.high), (0.0, 1000.0));
     }
-    assert_eq!(table.warnings.len(), 1);
-    assert!(table.warnings[0].contains("the noise is larger than the group"), "{:?}", table.warnings);
+    // The ages do not vary, so that nothing can go together with them.
+    assert_eq!(table.warnings.len(), 2);
+    assert!(
+        table.warnings[0].starts_with("in 2 of 4 cells the noise is larger than the group"),
+        "{:?}",
+        table.warnings
+    );
+    assert!(table.warnings[1].starts_with("2 of 4 cells have no value"), "{:?}", table.warnings);
     assert!(rows.ask("SELECT AVG(income) FROM t").warnings.is_empty());
     // Groups that WHERE rules out are not shown, however noisy.
     let table = rows.ask(
@@ -469,6 +475,10 @@ fn refusals_say_what_to_do() {
         ("SELECT SUM(age) || 'x' FROM t", "operator"),
         ("SELECT CAST(COUNT(*) AS TEXT) FROM t", "CAST"),
         ("SELECT EXTRACT(YEAR FROM born) FROM t", "bin(born, 10)"),
+        ("SELECT COUNT(*) FROM t WHERE born > 1950", "cannot be compared with 1950; write a date in quotes"),
+        ("SELECT COUNT(*) FROM t WHERE born BETWEEN '1950-01-01' AND 1960", "cannot be compared with 1960"),
+        ("SELECT COUNT(*) FILTER (WHERE 7 = born) FROM t", "cannot be compared with 7"),
+        ("SELECT COUNT(*) FROM t WHERE born IN (1950)", "cannot be compared with 1950"),
         ("SELECT COUNT(*) FROM t FETCH FIRST 3 ROWS ONLY", "leave the rest out"),
     ] {
         let message = rows.refusal(query);

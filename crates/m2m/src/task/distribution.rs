@@ -143,7 +143,11 @@ impl Ask<'_> {
                     .map(|bin| {
                         let low = range.min() + f64::from(bin) * width;
                         let last = bin + 1 == count;
-                        let high = if whole { (low + width - 1.0).min(range.max()) } else { low + width };
+                        let high = match (whole, last) {
+                            (true, _) => (low + width - 1.0).min(range.max()),
+                            (false, true) => range.max(),
+                            (false, false) => low + width,
+                        };
                         let inside = if whole {
                             x().between(lit(low), lit(high))
                         } else if last {

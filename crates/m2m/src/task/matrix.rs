@@ -4,7 +4,7 @@ use faer::{Mat, Side};
 
 use super::{Ask, smooth};
 use crate::Error;
-use crate::estimate::Estimate;
+use crate::estimate::{Caution, Estimate, Parts, Totals, Z95};
 use crate::expr::{Expr, col, find_column, lit};
 
 /// A symmetric matrix over columns, each entry with its error.
@@ -19,7 +19,8 @@ pub struct Matrix {
 impl Ask<'_> {
     /// The covariance matrix of numeric columns, repaired to be positive semi-definite.
     pub fn covariance(&self, columns: &[&str]) -> Result<Matrix, Error> {
-        let mut matrix = self.pairs(columns, |s, area| area * (s[5] / s[0] - s[1] / s[0] * (s[2] / s[0])))?;
+        let mut matrix =
+            self.pairs(columns, |totals, area| smooth(totals, |s| area * (s[5] / s[0] - s[1] / s[0] * (s[2] / s[0]))))?;
         for (i, row) in matrix.entries.iter_mut().enumerate() {
             row[i] = row[i].within(0.0, f64::INFINITY);
         }
@@ -29,11 +30,21 @@ impl Ask<'_> {
 
     /// The correlation matrix of numeric columns, repaired to be positive semi-definite with ones on the diagonal.
     pub fn correlation(&self, columns: &[&str]) -> Result<Matrix, Error> {
-        let mut matrix = self.pairs(columns, |s, _| {
-            let mean = |i: usize| s[i] / s[0];
-            let covariance = mean(5) - mean(1) * mean(2);
-            let (x, y) = (mean(3) - mean(1) * mean(1), mean(4) - mean(2) * mean(2));
-            if x > 0.0 && y > 0.0 { covariance / (x * y).sqrt() } else { 0.0 }
+        let mut matrix = self.pairs(columns, |totals, _| {
+            let variance = |s: &[f64], x: usize, square: usize| s[square] / s[0] - (s[x] / s[0]).powi(2);
+            let spreads = [(1, 3), (2, 4)].map(|(x, square)| smooth(totals, |s| variance(s, x, square)));
+            if spreads.iter().any(|spread| spread.value <= 0.0) {
+                // It can be anything.
+                return Estimate::new(0.0, Parts { approximation: 1.0, ..Parts::default() })
+                    .with_caution(Some(Caution::Swamped));
+            }
+            let entry = smooth(totals, |s| {
+                let covariance = s[5] / s[0] - s[1] / s[0] * (s[2] / s[0]);
+                covariance
+                    / (variance(s, 1, 3).max(f64::MIN_POSITIVE) * variance(s, 2, 4).max(f64::MIN_POSITIVE)).sqrt()
+            });
+            let swamped = spreads.iter().any(|spread| spread.value < Z95 * spread.std_error);
+            entry.with_caution(swamped.then_some(Caution::Swamped))
         })?;
         for (i, row) in matrix.entries.iter_mut().enumerate() {
             row.iter_mut().for_each(|entry| *entry = entry.within(-1.0, 1.0));
@@ -45,7 +56,7 @@ impl Ask<'_> {
 
     /// A function of Σ1, Σx, Σy, Σx², Σy², Σxy for every pair of columns, over the rows where both have a value. Columns are
     /// rescaled to a width of 1; the function is told by what area that shrank their products.
-    fn pairs(&self, columns: &[&str], function: impl Fn(&[f64], f64) -> f64) -> Result<Matrix, Error> {
+    fn pairs(&self, columns: &[&str], function: impl Fn(&Totals, f64) -> Estimate) -> Result<Matrix, Error> {
         if columns.is_empty() {
             return Err(Error::Question("there is no numeric column to compare; name some".into()));
         }
@@ -76,7 +87,7 @@ impl Ask<'_> {
                     when(y.clone() * y.clone()),
                     when(x * y),
                 ])?;
-                let entry = smooth(&totals, |s| function(s, widths[i] * widths[j])).with_caution(totals.swamped(0));
+                let entry = function(&totals, widths[i] * widths[j]).with_caution(totals.swamped(0));
                 entries[i][j] = entry;
                 entries[j][i] = entry;
             }
@@ -109,5 +120,26 @@ impl Matrix {
                 entry.high = entry.high.max(entry.value);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Schema;
+    use crate::source::Table;
+    use crate::task::learn::Rows;
+
+    #[test]
+    fn a_column_that_does_not_vary_leaves_every_correlation_open() {
+        let column = |name: &str| format!("[[column]]\nname='{name}'\ntype='number'\nmin=0\nmax=8\n");
+        let schema = Schema::from_toml(&(column("x") + &column("y") + &column("z"))).unwrap();
+        let table = Table::from_csv_bytes(b"x,y,z\n1,4,2\n2,4,4\n3,4,6\n".to_vec());
+        let rows = Rows::read(&table, &schema, &[0, 1, 2], &()).unwrap();
+        let found = Ask::of(&rows).correlation(&["x", "y", "z"]).unwrap();
+        let open = found.entries[1][0];
+        assert_eq!((open.low, open.high, open.caution), (-1.0, 1.0, Some(Caution::Swamped)));
+        let known = found.entries[2][0];
+        assert!((known.value - 1.0).abs() < 1e-9 && known.std_error < 1e-9 && known.caution.is_none(), "{known:?}");
     }
 }

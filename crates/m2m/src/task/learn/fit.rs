@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::formula::{Encoded, Formula, Outcome};
 use super::loss::{Loss, sigmoid};
 use super::newton::{CHUNK, Problem, Solution, multiply};
-use crate::Error;
 use crate::estimate::{Estimate, Parts, WeightedSample};
+use crate::{Error, Schema};
 
 /// What is learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -93,7 +93,7 @@ pub fn fit(
         return fail(format!("the penalty is {penalty}; give a number of at least 0, such as 0.01"));
     }
     let encoded = formula.encode(sample);
-    let (loss, classes) = learner.loss(formula, &encoded)?;
+    let (loss, classes) = learner.loss(formula, sample.schema(), &encoded)?;
     let count = formula.names().len() * loss.scores();
     if count > MAX_COEFFICIENTS {
         return fail(format!(
@@ -178,7 +178,7 @@ impl Learner {
     }
 
     /// The loss for a response, and its classes.
-    fn loss(self, formula: &Formula, encoded: &Encoded) -> Result<(Loss, Vec<String>), Error> {
+    fn loss(self, formula: &Formula, schema: &Schema, encoded: &Encoded) -> Result<(Loss, Vec<String>), Error> {
         let name = formula.response().name();
         let outcome = formula.response().outcome();
         let classes = match outcome {
@@ -189,8 +189,15 @@ impl Learner {
         match self {
             Self::Linear | Self::Ridge if numeric => Ok((Loss::Square, classes)),
             Self::Poisson if classes.is_empty() => {
-                if encoded.response.iter().any(|y| *y < 0.0) {
-                    return fail(format!("`{name}` can be negative; a Poisson model needs counts from 0 up"));
+                // What is possible decides first, so that the answer does not depend on where the points fell.
+                let lowest = formula.response().lowest(schema).unwrap_or(0.0);
+                let lowest = encoded.response.iter().copied().fold(lowest, f64::min);
+                if lowest < 0.0 {
+                    return fail(format!(
+                        "`{name}` can be negative (the schema allows {}), and a Poisson model needs counts from 0 up; \
+                        fit a linear model, or explain greatest({name}, 0)",
+                        shown(lowest)
+                    ));
                 }
                 Ok((Loss::Poisson, classes))
             }
@@ -386,6 +393,11 @@ impl Solution {
 
 fn fail<T>(message: String) -> Result<T, Error> {
     Err(Error::Question(message))
+}
+
+/// To three digits, for a message.
+fn shown(x: f64) -> f64 {
+    format!("{x:.2e}").parse().unwrap_or(x)
 }
 
 /// The weights of the points in which nothing is missing, added up.

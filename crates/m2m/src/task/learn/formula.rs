@@ -1,15 +1,14 @@
 //! Formulas: which columns explain which.
 
 use faer::Mat;
-use sqlparser::dialect::GenericDialect;
 use sqlparser::keywords::Keyword;
-use sqlparser::tokenizer::{Token, Tokenizer};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::term;
+use super::term::Stretch;
 use crate::estimate::WeightedSample;
 use crate::expr::{Checked, Expr, Type, col, lit};
 use crate::schema::Kind;
-use crate::{Error, Schema};
+use crate::{Error, Schema, sql};
 
 /// The name of the constant column.
 pub const INTERCEPT: &str = "(intercept)";
@@ -77,16 +76,20 @@ pub struct Encoded {
 impl Formula {
     /// Reads a formula and binds it to the columns of a schema.
     pub fn parse(text: &str, schema: &Schema) -> Result<Self, Error> {
-        let tokens = Tokenizer::new(&GenericDialect {}, text)
-            .tokenize()
-            .map_err(|error| fail(format!("the formula cannot be read ({error}); write it as y ~ a + b")))?;
-        let mut sides = tokens.split(|token| *token == Token::Tilde);
-        let (Some(left), Some(right), None) = (sides.next(), sides.next(), sides.next()) else {
-            return Err(fail(format!("`{text}` is no formula; write it with one ~, as in y ~ a + b")));
-        };
+        let text = sql::without_bom(text).trim();
+        let tokens = sql::formula_tokens(text)?;
+        let (end, tokens) = tokens.split_last().expect("the end is a token");
+        let is_tilde = |token: &TokenWithSpan| token.token == Token::Tilde;
+        let all = Stretch { formula: text, before: None, tokens, end };
+        let tilde = tokens.iter().position(is_tilde).ok_or_else(|| all.wants("~, as in y ~ a + b"))?;
+        let left = Stretch { tokens: &tokens[..tilde], end: &tokens[tilde], ..all };
+        let right = Stretch { tokens: &tokens[tilde + 1..], ..all };
+        if let Some(second) = right.tokens.iter().find(|token| is_tilde(token)) {
+            return Err(Stretch { end: second, ..right }.wants("one ~ only"));
+        }
         let response = Response::new(left, schema)?;
         let mut formula = Self {
-            text: text.trim().to_owned(),
+            text: text.to_owned(),
             columns: response.function.columns(),
             response,
             factors: Vec::new(),
@@ -94,8 +97,8 @@ impl Formula {
             intercept: true,
             names: Vec::new(),
         };
-        for (positive, tokens) in split_terms(right)? {
-            formula.take(positive, &tokens, schema)?;
+        for (positive, term) in split_terms(right)? {
+            formula.take(positive, term, schema)?;
         }
         formula.finish()
     }
@@ -172,8 +175,8 @@ impl Formula {
     }
 
     /// Adds a term, or takes it out again.
-    fn take(&mut self, positive: bool, tokens: &[Token], schema: &Schema) -> Result<(), Error> {
-        match term::text(tokens).as_str() {
+    fn take(&mut self, positive: bool, term: Stretch<'_>, schema: &Schema) -> Result<(), Error> {
+        match term.text().as_str() {
             "1" => self.intercept = positive,
             "0" if positive => self.intercept = false,
             "." if positive => {
@@ -186,9 +189,9 @@ impl Formula {
             }
             "." => return Err(fail("nothing is left without `.`; leave out single terms, as in y ~ . - a".into())),
             _ => {
-                let factors = split(tokens, |token| *token == Token::Colon)
+                let factors = split(term, |token| *token == Token::Colon)
                     .into_iter()
-                    .map(|(_, tokens)| Factor::new(term::text(&tokens), &term::parse(&tokens)?, schema))
+                    .map(|factor| Factor::new(factor.text(), &factor.parse()?, schema))
                     .collect::<Result<Vec<_>, _>>()?;
                 let own = |factor: &Factor| factor.name == self.response.name;
                 if let Some(factor) = factors.iter().find(|factor| own(factor)) {
@@ -197,14 +200,11 @@ impl Formula {
                 if positive {
                     self.add(factors);
                 } else {
-                    let term = self.places(factors);
+                    let places = self.places(factors);
                     let before = self.terms.len();
-                    self.terms.retain(|other| *other != term);
+                    self.terms.retain(|other| *other != places);
                     if self.terms.len() == before {
-                        return Err(fail(format!(
-                            "there is no term `{}` to take out; leave out the `-`",
-                            term::text(tokens)
-                        )));
+                        return Err(fail(format!("there is no term `{}` to take out; leave out the `-`", term.text())));
                     }
                 }
             }
@@ -281,11 +281,11 @@ impl Formula {
 }
 
 impl Response {
-    fn new(tokens: &[Token], schema: &Schema) -> Result<Self, Error> {
-        if term::text(tokens).is_empty() {
-            return Err(fail("nothing is left of ~; write what is to be explained there, as in y ~ a + b".into()));
+    fn new(left: Stretch<'_>, schema: &Schema) -> Result<Self, Error> {
+        if left.is_blank() {
+            return Err(left.wants("what is to be explained, as in y ~ a + b"));
         }
-        let Factor { name, function, levels, .. } = Factor::new(term::text(tokens), &term::parse(tokens)?, schema)?;
+        let Factor { name, function, levels, .. } = Factor::new(left.text(), &left.parse()?, schema)?;
         let outcome = match (levels, function.kind()) {
             (Some(levels), _) => Outcome::Class(levels),
             (None, Type::Boolean) => Outcome::Class(vec!["false".into(), "true".into()]),
@@ -297,6 +297,11 @@ impl Response {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The lowest value that the schema lets it have, as far as it is found.
+    pub(super) fn lowest(&self, schema: &Schema) -> Option<f64> {
+        self.function.lowest(schema)
     }
 
     /// What it can be.
@@ -358,45 +363,43 @@ fn fill(column: &mut [f64], complete: &[bool], value: impl Fn(usize) -> f64) {
 }
 
 /// The terms with whether they are added or taken out.
-fn split_terms(tokens: &[Token]) -> Result<Vec<(bool, Vec<Token>)>, Error> {
+fn split_terms(right: Stretch<'_>) -> Result<Vec<(bool, Stretch<'_>)>, Error> {
     let mut terms = Vec::new();
-    for (before, tokens) in split(tokens, |token| matches!(token, Token::Plus | Token::Minus)) {
-        match (before, term::text(&tokens).is_empty()) {
+    for term in split(right, |token| matches!(token, Token::Plus | Token::Minus)) {
+        match (term.before, term.is_blank()) {
             (None, true) => {}
-            (_, true) => {
-                return Err(fail("a term is missing beside + or -; write the formula as y ~ a + b".into()));
-            }
-            (before, false) => terms.push((before != Some(Token::Minus), tokens)),
+            (Some(sign), true) => return Err(term.wants(&format!("a term behind {sign}"))),
+            (sign, false) => terms.push((sign.is_none_or(|sign| sign.token == Token::Plus), term)),
         }
     }
     if terms.is_empty() {
-        return Err(fail("nothing is right of ~; write 1 for the intercept alone, or . for all columns".into()));
+        return Err(right.wants("terms behind ~ (1 for the intercept alone, . for all columns)"));
     }
     Ok(terms)
 }
 
-/// The stretches between separators that stand in no bracket and no CASE, each with the separator before it.
-fn split(tokens: &[Token], separates: impl Fn(&Token) -> bool) -> Vec<(Option<Token>, Vec<Token>)> {
+/// The stretches between separators that stand in no bracket and no CASE.
+fn split(whole: Stretch<'_>, separates: impl Fn(&Token) -> bool) -> Vec<Stretch<'_>> {
     let mut depth = 0i32;
     // After an operator, a sign belongs to the number that follows.
     let mut operand = true;
-    let mut stretches = vec![(None, Vec::new())];
-    for token in tokens {
-        match token {
+    let mut stretches = Vec::new();
+    let (mut before, mut start) = (whole.before, 0);
+    for (at, token) in whole.tokens.iter().enumerate() {
+        match &token.token {
             Token::LParen => depth += 1,
             Token::RParen => depth -= 1,
             Token::Word(word) if word.keyword == Keyword::CASE => depth += 1,
             Token::Word(word) if word.keyword == Keyword::END => depth -= 1,
             _ => {}
         }
-        if depth == 0 && operand && separates(token) {
-            stretches.push((Some(token.clone()), Vec::new()));
-        } else {
-            stretches.last_mut().expect("there is a first").1.push(token.clone());
+        if depth == 0 && operand && separates(&token.token) {
+            stretches.push(Stretch { before, tokens: &whole.tokens[start..at], end: token, ..whole });
+            (before, start) = (Some(token), at + 1);
         }
-        if !matches!(token, Token::Whitespace(_)) {
+        if !sql::is_blank(token) {
             operand = !matches!(
-                token,
+                token.token,
                 Token::Mul
                     | Token::Div
                     | Token::Caret
@@ -409,6 +412,7 @@ fn split(tokens: &[Token], separates: impl Fn(&Token) -> bool) -> Vec<(Option<To
             );
         }
     }
+    stretches.push(Stretch { before, tokens: &whole.tokens[start..], ..whole });
     stretches
 }
 
@@ -454,22 +458,33 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, expected) in [
-            ("age", "one ~"),
-            ("age ~ sex ~ edu", "one ~"),
-            ("~ age", "nothing is left"),
-            ("age ~", "nothing is right"),
+            ("", "expected ~, as in y ~ a + b, found the end"),
+            ("age", "expected ~, as in y ~ a + b, found the end"),
+            ("age ~ sex ~ edu", "column 11: expected one ~ only, found ~"),
+            ("~ age", "column 1: expected what is to be explained, as in y ~ a + b, found ~"),
+            ("age + ~ sex", "column 7: expected an expression, found ~"),
+            (
+                "age ~",
+                "column 6: expected terms behind ~ (1 for the intercept alone, . for all columns), found the end",
+            ),
             ("age ~ 0", "nothing is right"),
             ("age ~ sexx", "did you mean `sex`?"),
             ("agee ~ sex", "did you mean `age`?"),
             ("age ~ age", "both sides"),
-            ("age ~ sex +", "a term is missing"),
+            ("\u{feff} age ~ sex + ", "column 12: expected a term behind +, found the end"),
+            ("age ~ sex + + edu", "column 13: expected a term behind +, found +"),
+            ("age ~ sex: + edu", "column 12: expected an expression, found +"),
             ("age ~ sex - edu", "no term `edu`"),
-            ("age ~ sex smoker", "put + between"),
+            ("age ~ sex smoker", "column 11: expected + between terms, found smoker"),
+            (
+                "age ~ (smoker",
+                "column 14: expected ), found the end; correct it here:\n  age ~ (smoker\n               ^",
+            ),
+            ("age ~ smoker)", "column 13: expected + between terms, found )"),
             ("age ~ foo(sex)", "no function `foo`"),
             ("age ~ 2", "same in all rows"),
             ("age ~ edu * sex", "needs numbers"),
             ("age ~ 'x", "cannot be read"),
-            ("age ~ (smoker", "cannot be read"),
             ("age ~ (SELECT 1)", "not possible"),
             ("edu = 'D' ~ age", "no level `D`"),
         ] {

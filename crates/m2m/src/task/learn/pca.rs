@@ -88,6 +88,13 @@ pub fn pca(sample: &dyn WeightedSample, columns: Option<&[String]>, standardise:
     }
     let covariance = sample.covariance(&moves);
     let total: f64 = values.iter().map(|value| value.max(0.0)).sum();
+    let own = |column: usize| (0..d).map(|at| vectors[(column, at)].powi(2) * values[at].max(0.0)).sum::<f64>();
+    if let Some(column) = (0..d).find(|column| d > 1 && !standardise && own(*column) > 0.99 * total) {
+        let name = &points.names[column];
+        notes.push(format!(
+            "nearly all variance is that of `{name}`, whose numbers are the largest; standardise to weigh columns alike"
+        ));
+    }
     let components = (0..d)
         .map(|at| {
             let approximation = covariance[(at, at)].max(0.0).sqrt();
@@ -118,6 +125,18 @@ mod tests {
             columns[2].push(0.5 * w - v);
         }
         columns
+    }
+
+    #[test]
+    fn a_column_that_drowns_the_others_is_named() {
+        let mut columns = cloud(500, 0);
+        let notes = |columns: &[Vec<f64>], standardise| {
+            pca(&Sample::numbers(&["a", "b", "c"], columns.to_vec()), None, standardise).unwrap().notes
+        };
+        assert!(notes(&columns, false).is_empty());
+        columns[1].iter_mut().for_each(|x| *x *= 1000.0);
+        assert!(notes(&columns, false)[0].starts_with("nearly all variance is that of `b`"));
+        assert!(notes(&columns, true).is_empty());
     }
 
     /// Components are orthonormal and turn the covariance, computed by hand, into a diagonal.

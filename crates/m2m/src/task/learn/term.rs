@@ -1,30 +1,41 @@
 //! One term of a formula, written as an SQL expression.
 
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::TokenWithSpan;
 
 use crate::expr::Expr;
 use crate::{Error, sql};
 
-/// The expression that all of the tokens make up. `I(x)` is `x`, as in R.
-pub(super) fn parse(tokens: &[Token]) -> Result<Expr, Error> {
-    if tokens.len() > sql::MAX_WORDS {
-        return Err(fail("a term of the formula is too long; write a shorter one".into()));
+/// A stretch of a formula between separators.
+#[derive(Clone, Copy)]
+pub(super) struct Stretch<'a> {
+    /// The formula.
+    pub formula: &'a str,
+    /// The separator before it.
+    pub before: Option<&'a TokenWithSpan>,
+    pub tokens: &'a [TokenWithSpan],
+    /// The token behind it.
+    pub end: &'a TokenWithSpan,
+}
+
+impl Stretch<'_> {
+    /// It as it was written.
+    pub fn text(&self) -> String {
+        self.tokens.iter().map(TokenWithSpan::to_string).collect::<String>().trim().to_owned()
     }
-    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens(tokens.to_vec());
-    let parsed = parser.parse_expr().map_err(|error| {
-        let message = error.to_string();
-        let message = message.strip_prefix("sql parser error: ").unwrap_or(&message);
-        fail(format!(
-            "`{}` cannot be read ({message}); write a column, or an expression such as log(income)",
-            text(tokens)
-        ))
-    })?;
-    match parser.peek_token().token {
-        Token::EOF => sql::expression(&parsed, None, &mut as_it_is),
-        extra => Err(fail(format!("`{extra}` is not expected in `{}`; put + between terms", text(tokens)))),
+
+    pub fn is_blank(&self) -> bool {
+        self.tokens.iter().all(sql::is_blank)
+    }
+
+    /// Says what should stand where its end is.
+    pub fn wants(&self, what: &str) -> Error {
+        sql::unexpected_in_formula(self.formula, what, self.end)
+    }
+
+    /// The expression that it makes up. `I(x)` is `x`, as in R.
+    pub fn parse(&self) -> Result<Expr, Error> {
+        sql::expression(&sql::term(self.formula, self.tokens, self.end)?, None, &mut as_it_is)
     }
 }
 
@@ -40,13 +51,4 @@ fn as_it_is(tree: &ast::Expr) -> Result<Option<Expr>, Error> {
         },
         _ => Ok(None),
     }
-}
-
-/// Tokens as they were written.
-pub(super) fn text(tokens: &[Token]) -> String {
-    tokens.iter().map(Token::to_string).collect::<String>().trim().to_owned()
-}
-
-fn fail(message: String) -> Error {
-    Error::Question(message)
 }

@@ -7,6 +7,7 @@ use crate::Schema;
 use crate::estimate::WeightedSample;
 use crate::expr::{Checked, Scalar};
 use crate::schema::Kind;
+use crate::source::Table;
 use crate::stream::PublicStream;
 
 /// Rows with weights. A cell is a number, the code of a level, or NaN.
@@ -433,6 +434,37 @@ fn what_cannot_be_fitted_is_explained() {
     let json = serde_json::to_value(&fitted).unwrap();
     assert_eq!(json["kind"], "linear");
     assert!(json["coefficients"][2]["std_error"].is_null());
+}
+
+/// Whether counts can be negative is for the schema to say, not for the points that happen to be there.
+#[test]
+fn a_poisson_model_needs_counts_from_zero_up() {
+    let table = Table::from_csv_bytes(b"x,y,z\n1,3,0\n2,5,1\n3,7,2\n4,9,2\n".to_vec());
+    let schema = Schema::from_toml(
+        "[[column]]\nname='x'\ntype='number'\nmin=0\nmax=9\n[[column]]\nname='y'\ntype='integer'\nmin=-2\nmax=9\n\
+         [[column]]\nname='z'\ntype='integer'\nmin=0\nmax=9",
+    )
+    .unwrap();
+    let sample = Rows::read(&table, &schema, &[0, 1, 2], &()).unwrap();
+    for (text, lowest) in [
+        ("y ~ x", Some("-2")),
+        ("z - 1 ~ x", Some("-1")),
+        ("CASE WHEN x > 8 THEN -3 ELSE z END ~ x", Some("-3")),
+        ("z ~ x", None),
+        ("greatest(y, 0) ~ x", None),
+        ("y * y ~ x", None),
+        ("CASE WHEN y < 0 THEN 0 ELSE y END ~ x", None),
+    ] {
+        let fitted = fit(&sample, &Formula::parse(text, &schema).unwrap(), Learner::Poisson, &Options::default());
+        match (fitted, lowest) {
+            (Ok(_), None) => {}
+            (Err(error), Some(lowest)) => {
+                let message = error.to_string();
+                assert!(message.contains(&format!("can be negative (the schema allows {lowest})")), "{message}");
+            }
+            (other, _) => panic!("{text}: {:?}", other.map(|fitted| fitted.formula)),
+        }
+    }
 }
 
 #[test]
