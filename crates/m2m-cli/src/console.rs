@@ -59,8 +59,11 @@ pub fn exit_on_interrupt(writes: bool) {
             return;
         }
         let nothing = if writes { "; nothing was written" } else { "" };
-        say!("
-stopped{nothing}{}", DEBITED.get().map_or("", String::as_str));
+        say!(
+            "
+stopped{nothing}{}",
+            DEBITED.get().map_or("", String::as_str)
+        );
         std::process::exit(1);
     });
     match installed {

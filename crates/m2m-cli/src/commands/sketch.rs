@@ -25,9 +25,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     schema: PathBuf,
     /// Feature maps: auto, which reads the data twice and fits tables of columns to their histograms; or rff, race, hist,
-    /// tables, with settings as in rff:m=200,sigma=1; or a .toml file with several maps and their shares
-    #[arg(long, value_name = "DESIGN", default_value = "auto")]
-    design: String,
+    /// tables, with settings as in rff:m=200,sigma=1; or a .toml file with several maps and their shares [default: auto;
+    /// with --sums, which has one round only, histograms and Fourier features with half the budget each]
+    #[arg(long, value_name = "DESIGN")]
+    design: Option<String>,
     /// About how many rows there are, if that is public; otherwise the design auto goes by the noisy count
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rows: Option<u64>,
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let schema = Schema::open(&args.schema)?;
     let target = args.output.as_ref().or(args.sums.as_ref()).expect("one of the two is required");
     m2m::file::check(target, args.force)?;
-    let auto = args.design == "auto";
+    let auto = args.design.as_ref().map_or(args.output.is_some(), |design| design == "auto");
     if args.rows.is_some() && !auto {
         return Err(Mistake("--rows is for the design auto; leave it out".into()).into());
     }
@@ -77,7 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
                 let message = "the design auto works in two rounds, which sums in a file cannot; give another --design, or all files with -o";
                 return Err(Mistake(message.into()).into());
             }
-            let design = read_design(&args.design)?;
+            let design = args.design.as_deref().map_or_else(|| Ok(Design::default()), read_design)?;
             let sums = add_up(&open(&args)?, &args.reading, &Sketcher::new(&schema, &design)?, Say::All)?;
             let mut whole = console::hold_interrupt();
             sums.save(target, args.force)?;
@@ -87,7 +88,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Some(output) if auto && schema.columns().len() > 1 => in_two_rounds(&args, &schema, output)?,
         Some(output) => {
             // A single column has nothing to be tabulated with.
-            let design = read_design(if auto { "hist" } else { &args.design })?;
+            let design = read_design(args.design.as_deref().filter(|_| !auto).unwrap_or("hist"))?;
             let plan = Plan::new(&schema, &design, args.privacy.privacy()?)?;
             args.privacy.check_ledger(&schema, plan.privacy(), output)?;
             let sketcher = Sketcher::new(&schema, &design)?;
