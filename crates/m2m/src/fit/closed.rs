@@ -990,3 +990,95 @@ impl TableColumn {
         self.indicators.iter().map(|entries| entries.iter().map(entry).sum()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Design;
+
+    /// The parts of the Gram matrix against their definition, by enumeration of a small domain. Two blocks, so that features
+    /// also meet those of others, and whole numbers enough for waves to be turned from one to the next.
+    #[test]
+    fn parts_are_covariances_of_effects() {
+        let columns = "[[column]]\nname='a'\ntype='boolean'\n[[column]]\nname='b'\ntype='integer'\nmin=0\nmax=39\n\
+                       [[column]]\nname='c'\ntype='category'\nlevels=['x','y']\nnullable=true\n";
+        let schema = Schema::from_toml(columns).unwrap();
+        let prior = Independent::uniform(&schema, |_| None);
+        let design = |text| Design::parse(text).unwrap().blocks()[0].map.clone();
+        let maps = [design("rff:m=6,sigma=0.5"), design("rff:m=4,seed=3")];
+        let (closed, kept) = Closed::new(&schema, maps.iter(), &prior, |_, _| false).unwrap();
+        // Every record with its probability and its features.
+        let lengths: Vec<usize> = prior.axes.iter().map(Axis::len).collect();
+        let records: Vec<[usize; 3]> = (0..lengths.iter().product())
+            .map(|at| [at / lengths[2] / lengths[1], at / lengths[2] % lengths[1], at % lengths[2]])
+            .collect();
+        let mass = |record: &[usize; 3], columns: &[usize]| -> f64 {
+            columns.iter().map(|column| prior.axes[*column].mass()[record[*column]]).product()
+        };
+        let waves: Vec<Vec<Vec<f64>>> = maps
+            .iter()
+            .map(|map| {
+                let MapSpec::Rff(spec) = map else { unreachable!("all are Fourier features") };
+                directions(spec, &inputs(&schema, &Layout::new(&schema), &spec.columns).unwrap())
+            })
+            .collect();
+        let feature = |record: &[usize; 3], (block, feature): (usize, usize)| {
+            let direction = &waves[block][feature / 2];
+            let (mut first, mut turns) = (0, 0.0);
+            for (axis, place) in prior.axes.iter().zip(record) {
+                turns += match axis.places()[*place] {
+                    Place::Point(Value::Unit(unit)) => unit * direction[first],
+                    Place::Point(Value::Missing) => direction[first + 1],
+                    Place::Point(Value::Code(code)) => direction[first + code as usize],
+                    _ => unreachable!("all places are points"),
+                };
+                first += if axis.column() == 1 { 2 } else { axis.len() };
+            }
+            let (sine, cosine) = (turns * std::f64::consts::TAU).sin_cos();
+            if feature % 2 == 0 { cosine } else { sine }
+        };
+        let features: Vec<Vec<f64>> =
+            kept.iter().map(|key| records.iter().map(|record| feature(record, *key)).collect()).collect();
+        // For each feature and record, sums of means given some columns of the record.
+        let effects = |subsets: &[(&[usize], f64)]| -> Vec<Vec<f64>> {
+            let mean = |values: &[f64], at: &[usize; 3], given: &[usize]| -> f64 {
+                let free: Vec<usize> = (0..3).filter(|column| !given.contains(column)).collect();
+                let all = records.iter().zip(values);
+                let fits = all.filter(|(record, _)| given.iter().all(|column| record[*column] == at[*column]));
+                fits.map(|(record, value)| mass(record, &free) * value).sum()
+            };
+            let of = |values: &[f64], at: &[usize; 3]| {
+                subsets.iter().map(|(given, sign)| sign * mean(values, at, given)).sum()
+            };
+            features.iter().map(|values| records.iter().map(|at| of(values, at)).collect()).collect()
+        };
+        let check = |found: &mut Triangle, parts: &[Vec<Vec<f64>>]| {
+            for i in 0..kept.len() {
+                for j in 0..=i {
+                    let expected: f64 = parts
+                        .iter()
+                        .map(|effects| {
+                            let both = records.iter().zip(effects[i].iter().zip(&effects[j]));
+                            both.map(|(record, (x, y))| mass(record, &[0, 1, 2]) * x * y).sum::<f64>()
+                        })
+                        .sum();
+                    assert!((*found.at(i, j) - expected).abs() < 1e-10, "{i} {j} {} {expected}", found.at(i, j));
+                }
+            }
+        };
+        let all = effects(&[(&[0, 1, 2], 1.0), (&[], -1.0)]);
+        let main: Vec<_> = (0..3).map(|column| effects(&[(&[column], 1.0), (&[], -1.0)])).collect();
+        let pairs = [(0, 1), (0, 2), (1, 2)]
+            .map(|(a, b)| ((a, b), effects(&[(&[a, b], 1.0), (&[a], -1.0), (&[b], -1.0), (&[], 1.0)])));
+        for simd in Simd::available() {
+            let mut gram = closed.gram(&prior, simd, Split::Pairs);
+            check(&mut gram.all, std::slice::from_ref(&all));
+            check(gram.main.as_mut().unwrap(), &main);
+            assert_eq!(gram.pairs.len(), pairs.len());
+            for (pair, part) in &mut gram.pairs {
+                let (_, effects) = pairs.iter().find(|(other, _)| other == pair).unwrap();
+                check(part, std::slice::from_ref(effects));
+            }
+        }
+    }
+}

@@ -316,7 +316,7 @@ impl Fit {
             rest.add_outer(1.0, &self.mean);
             self.mean.fill(0.0);
         }
-        pairs.iter().for_each(|(_, part)| rest.add(-1.0, part));
+        rest.add_all(pairs.iter().map(|(_, part)| (-1.0, part)));
         let residual: Vec<f64> = self.released.iter().zip(&self.mean).map(|(z, mean)| z - mean).collect();
         let mut parts: Vec<&Triangle> = pairs.iter().map(|(_, part)| part).collect();
         parts.push(&rest);
@@ -326,7 +326,7 @@ impl Fit {
             Lambda::Paper(multiplier) => vec![1.0 / (multiplier * self.rows); parts.len()],
             Lambda::Evidence => evidence(&fixed, &parts, pairs.len(), &residual, judged),
         };
-        parts.iter().zip(&taus).for_each(|(part, tau)| fixed.add(*tau, part));
+        fixed.add_all(taus.iter().copied().zip(parts.iter().copied()));
         self.taus = Taus {
             pairs: pairs.iter().zip(&taus).map(|((pair, _), tau)| (*pair, *tau)).collect(),
             rest: taus[pairs.len()],
@@ -387,6 +387,16 @@ impl Fit {
     /// The variance τ² of the density ratio per direction, of interactions between two columns.
     pub fn tau_squared(&self, one: usize, two: usize) -> f64 {
         self.taus.of((one.min(two), one.max(two)))
+    }
+
+    /// Computes the Gram matrix once more, for benchmarks, and returns its last entry.
+    #[doc(hidden)]
+    pub fn gram_again(&self) -> f64 {
+        let Some(last) = self.kept.len().checked_sub(1) else { return 0.0 };
+        match &self.closed {
+            Some(closed) => *closed.gram(&self.prior, Simd::detect(), Split::Nothing).all.at(last, last),
+            None => self.points().gram(Simd::detect())[(last, last)],
+        }
     }
 
     /// How many features the system has.
@@ -1071,7 +1081,7 @@ fn evidence(fixed: &Triangle, parts: &[&Triangle], pairs: usize, residual: &[f64
     let mut groups: Vec<(std::ops::Range<usize>, Cow<'_, Triangle>)> = Vec::new();
     if pairs > 0 {
         let mut sum = Triangle::zeros(m);
-        parts[..pairs].iter().for_each(|part| sum.add(1.0, part));
+        sum.add_all(parts[..pairs].iter().map(|part| (1.0, &**part)));
         groups.push((0..pairs, Cow::Owned(sum)));
     }
     groups.extend((pairs..parts.len()).map(|part| (part..part + 1, Cow::Borrowed(&*parts[part]))));
@@ -1106,7 +1116,7 @@ fn evidence(fixed: &Triangle, parts: &[&Triangle], pairs: usize, residual: &[f64
     }
     for _ in 0..ROUNDS {
         let mut total = fixed.clone().into_owned();
-        parts.iter().zip(&taus).for_each(|(part, tau)| total.add(*tau, part));
+        total.add_all(taus.iter().copied().zip(parts.iter().map(|part| &**part)));
         let Ok(factor) = factorise(total.lower()) else { break };
         let alpha = factor.solve(&residual);
         let inverse = factor.inverse();

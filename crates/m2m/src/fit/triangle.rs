@@ -6,6 +6,7 @@ use faer::linalg::matmul::triangular::{BlockStructure, matmul};
 use faer::{Accum, Mat, MatRef, Par};
 
 use crate::fit::points::dot;
+use crate::simd::{Simd, dispatched};
 
 /// The upper triangle of a symmetric matrix, column by column.
 #[derive(Clone)]
@@ -52,7 +53,19 @@ impl Triangle {
     }
 
     pub fn add(&mut self, times: f64, other: &Self) {
-        self.numbers.iter_mut().zip(&other.numbers).for_each(|(sum, x)| *sum += times * x);
+        self.add_all([(times, other)]);
+    }
+
+    /// Adds multiples of others, piece by piece, so that the sum stays in the nearest cache.
+    pub fn add_all<'a>(&mut self, others: impl IntoIterator<Item = (f64, &'a Self)>) {
+        const PIECE: usize = 2048;
+        let others: Vec<(f64, &Self)> = others.into_iter().collect();
+        let simd = Simd::detect();
+        for (at, sums) in self.numbers.chunks_mut(PIECE).enumerate() {
+            for (times, other) in &others {
+                add_multiple(simd, sums, *times, &other.numbers[at * PIECE..]);
+            }
+        }
     }
 
     /// Adds a multiple of v vᵀ.
@@ -78,7 +91,7 @@ impl Triangle {
     pub fn inner(&self, other: &Self) -> f64 {
         let diagonal: f64 =
             (0..self.size).map(|j| j * (j + 3) / 2).map(|at| self.numbers[at] * other.numbers[at]).sum();
-        2.0 * dot(&self.numbers, &other.numbers) - diagonal
+        2.0 * wide_dot(Simd::detect(), &self.numbers, &other.numbers) - diagonal
     }
 
     /// As a matrix whose lower triangle is filled.
@@ -90,6 +103,19 @@ impl Triangle {
         }
         matrix
     }
+}
+
+dispatched! {
+    fn wide_dot(a: &[f64], b: &[f64]) -> f64 = dot
+}
+
+dispatched! {
+    fn add_multiple(sums: &mut [f64], times: f64, numbers: &[f64]) = add_multiple_loop
+}
+
+#[inline(always)]
+fn add_multiple_loop(sums: &mut [f64], times: f64, numbers: &[f64]) {
+    sums.iter_mut().zip(numbers).for_each(|(sum, x)| *sum += times * x);
 }
 
 /// Adds the lower triangle of a product.
