@@ -1,9 +1,10 @@
 """The peers' side of the benchmark of fits: reads a job per line, answers with its CPU seconds.
 
 Each job is the whole way from nothing to a factored system by the paper's recipe: draw N points of the uniform prior, evaluate
-their features, multiply, add the ridge, factor.
+their features, multiply, add the ridge, factor. Jobs with gram in their names do the product alone, with features given.
 """
 
+import functools
 import json
 import os
 import sys
@@ -85,6 +86,28 @@ class Jobs:
                 pairs = np.bincount(bins[i] * BINS + bins[j], minlength=BINS * BINS)
                 gram[i * BINS : (i + 1) * BINS, j * BINS : (j + 1) * BINS] = pairs.reshape(BINS, BINS)
         factor(gram / N)
+
+    @functools.cached_property
+    def bins(self):
+        return self._bins()
+
+    @functools.cached_property
+    def one_hot(self):
+        p = np.zeros((N, D * BINS), dtype=np.float32)
+        for k, bins in enumerate(self.bins):
+            p[np.arange(N), k * BINS + bins] = 1
+        return p
+
+    def hist_gram_matmul(self):
+        self.one_hot.T @ self.one_hot / N
+
+    def hist_gram_bincount(self):
+        gram = np.zeros((D * BINS, D * BINS))
+        for i in range(D):
+            for j in range(i + 1):
+                pairs = np.bincount(self.bins[i] * BINS + self.bins[j], minlength=BINS * BINS)
+                gram[i * BINS : (i + 1) * BINS, j * BINS : (j + 1) * BINS] = pairs.reshape(BINS, BINS)
+        gram / N
 
     def hist_factor(self):
         """The factorisation alone: what no way of counting pairs can save."""

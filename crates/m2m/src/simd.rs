@@ -67,21 +67,33 @@ macro_rules! dispatched {
 
 pub(crate) use dispatched;
 
-/// How many bits two sets have in common.
+/// How many bits each of some sets has in common with each of others. All are as long, in multiples of eight words.
 #[allow(unsafe_code)]
-pub(crate) fn common_bits(simd: Simd, a: &[u64], b: &[u64]) -> u64 {
+pub(crate) fn common_bits<const N: usize>(simd: Simd, a: [&[u64]; N], b: [&[u64]; N]) -> [[u64; N]; N] {
     #[cfg(target_arch = "x86_64")]
     {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-        fn counting(a: &[u64], b: &[u64]) -> u64 {
-            common_bits_loop(a, b)
+        use std::arch::x86_64::*;
+        #[target_feature(enable = "avx512f,avx512vpopcntdq")]
+        fn counting<const N: usize>(a: [&[u64]; N], b: [&[u64]; N]) -> [[u64; N]; N] {
+            let mut sums = [[_mm512_setzero_si512(); N]; N];
+            for at in (0..a[0].len()).step_by(8) {
+                // SAFETY: the slice is eight words, as many as are read, and the load needs no alignment.
+                let load = |set: &[u64]| unsafe { _mm512_loadu_si512(set[at..at + 8].as_ptr().cast()) };
+                let b = b.map(load);
+                for (sums, a) in sums.iter_mut().zip(a.map(load)) {
+                    for (sum, b) in sums.iter_mut().zip(b) {
+                        *sum = _mm512_add_epi64(*sum, _mm512_popcnt_epi64(_mm512_and_si512(a, b)));
+                    }
+                }
+            }
+            sums.map(|sums| sums.map(|sum| _mm512_reduce_add_epi64(sum) as u64))
         }
         if simd == Simd::Avx512 && is_x86_feature_detected!("avx512vpopcntdq") {
             // SAFETY: Avx512 comes from `Simd::available`, which has asked the processor, as this line does.
             return unsafe { counting(a, b) };
         }
     }
-    common_bits_dispatched(simd, a, b)
+    a.map(|a| b.map(|b| common_bits_dispatched(simd, a, b)))
 }
 
 dispatched! {
@@ -102,6 +114,39 @@ fn common_bits_loop(a: &[u64], b: &[u64]) -> u64 {
     }
     total += sums.iter().sum::<u64>();
     total
+}
+
+/// Writes a bit per number: whether it is `value`.
+#[allow(unsafe_code)]
+pub(crate) fn equal_bits(simd: Simd, numbers: &[u16], value: u16, bits: &mut [u64]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+        #[target_feature(enable = "avx512f,avx512bw")]
+        fn avx512(numbers: &[u16], value: u16, bits: &mut [u64]) {
+            let value = _mm512_set1_epi16(value as i16);
+            for (numbers, bits) in numbers.chunks_exact(64).zip(bits) {
+                // SAFETY: both halves are 32 numbers within the chunk, and the load needs no alignment.
+                let halves = [0, 32].map(|at| unsafe { _mm512_loadu_si512(numbers.as_ptr().add(at).cast()) });
+                let [low, high] = halves.map(|half| _mm512_cmpeq_epi16_mask(half, value));
+                *bits = u64::from(low) | u64::from(high) << 32;
+            }
+        }
+        if simd == Simd::Avx512 {
+            let whole = numbers.len() / 64;
+            // SAFETY: Avx512 comes from `Simd::available`, which has asked the processor.
+            unsafe { avx512(numbers, value, &mut bits[..whole]) };
+            return equal_bits_loop(&numbers[64 * whole..], value, &mut bits[whole..]);
+        }
+    }
+    let _ = simd;
+    equal_bits_loop(numbers, value, bits);
+}
+
+fn equal_bits_loop(numbers: &[u16], value: u16, bits: &mut [u64]) {
+    for (numbers, bits) in numbers.chunks(64).zip(bits) {
+        *bits = numbers.iter().enumerate().fold(0, |mask, (i, number)| mask | u64::from(*number == value) << i);
+    }
 }
 
 /// Writes the places of all bytes that are `a` or `b`, in order, and returns how many there are, and how many are `b`.
@@ -169,11 +214,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn common_bits_are_counted(words in prop::collection::vec(any::<(u64, u64)>(), 0..100)) {
-            let (a, b): (Vec<u64>, Vec<u64>) = words.iter().copied().unzip();
-            let expected: u64 = words.iter().map(|(a, b)| u64::from((a & b).count_ones())).sum();
+        fn common_bits_are_counted(words in prop::collection::vec(any::<[u64; 6]>(), 0..20)) {
+            let sets: [Vec<u64>; 6] = std::array::from_fn(|set| {
+                let bits = words.iter().map(|word| word[set]);
+                bits.chain(std::iter::repeat(0)).take(words.len().next_multiple_of(8)).collect()
+            });
+            let set = |i: usize| sets[i].as_slice();
             for simd in Simd::available() {
-                prop_assert_eq!(common_bits(simd, &a, &b), expected);
+                let found = common_bits(simd, [set(0), set(1), set(2)], [set(3), set(4), set(5)]);
+                for (i, j) in (0..9).map(|at| (at / 3, at % 3)) {
+                    let expected: u64 = words.iter().map(|word| u64::from((word[i] & word[3 + j]).count_ones())).sum();
+                    prop_assert_eq!(found[i][j], expected);
+                }
+            }
+        }
+
+        #[test]
+        fn equal_bits_are_those_of_a_plain_search(numbers in prop::collection::vec(0u16..4, 0..300)) {
+            let mut expected = vec![0; numbers.len().div_ceil(64)];
+            for (i, _) in numbers.iter().enumerate().filter(|(_, number)| **number == 2) {
+                expected[i / 64] |= 1u64 << (i % 64);
+            }
+            for simd in Simd::available() {
+                let mut bits = vec![0; expected.len()];
+                equal_bits(simd, &numbers, 2, &mut bits);
+                prop_assert_eq!(&bits, &expected);
             }
         }
 

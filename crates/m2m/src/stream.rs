@@ -36,10 +36,10 @@ impl PublicStream {
 
     /// Uniform on 0..n, by rejection.
     pub fn below(&mut self, n: u64) -> u64 {
-        let reject = n.wrapping_neg() % n;
         loop {
             let wide = u128::from(self.word()) * u128::from(n);
-            if wide as u64 >= reject {
+            // The limit below which a word is rejected is less than n: most need no division.
+            if wide as u64 >= n || wide as u64 >= n.wrapping_neg() % n {
                 return (wide >> 64) as u64;
             }
         }

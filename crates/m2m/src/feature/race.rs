@@ -100,12 +100,17 @@ impl FeatureMap for Race {
             for (output, highs) in (first..self.projection.outputs()).zip(highs.iter().take(GROUP)) {
                 let bits = self.bits.unwrap_or(1) as usize;
                 let (hash, bit) = (output / bits, output % bits);
-                for (place, high) in places[hash * n..(hash + 1) * n].iter_mut().zip(&highs[..n]) {
-                    *place += match self.bits {
-                        None => self.bucket(*high) as u32,
-                        Some(_) => u32::from(*high >= ORIGIN_HIGH) << bit,
-                    };
-                    *place += if bit == 0 { (hash * self.buckets) as u32 } else { 0 };
+                let places = &mut places[hash * n..(hash + 1) * n];
+                match self.bits {
+                    None => buckets(self.simd, &highs[..n], self.buckets as u32, places),
+                    Some(_) => {
+                        places.iter_mut().zip(highs.iter()).for_each(|(place, high)| {
+                            *place += u32::from(*high >= ORIGIN_HIGH) << bit;
+                        });
+                    }
+                }
+                if bit == 0 {
+                    places.iter_mut().for_each(|place| *place += (hash * self.buckets) as u32);
                 }
             }
         });

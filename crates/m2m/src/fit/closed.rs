@@ -9,11 +9,12 @@
 //! For products both are products again: the column's covariance for the columns that take part, the product of means
 //! for the others. What remains are interactions of three and more columns.
 
-use faer::Mat;
+use faer::{Mat, MatRef};
 
 use crate::feature::{Cells, MapSpec, RffSpec, directions, inputs};
 use crate::fit::points::dot;
 use crate::fit::separate::Term;
+use crate::fit::triangle::{Triangle, lower_product};
 use crate::panel::{Layout, Value};
 use crate::prior::{Axis, Independent, Place, tables};
 use crate::simd::{Simd, dispatched};
@@ -42,9 +43,9 @@ pub(crate) type Pair = (usize, usize);
 
 /// The covariance of features, and its parts.
 pub(crate) struct Gram {
-    pub all: Mat<f64>,
-    pub main: Option<Mat<f64>>,
-    pub pairs: Vec<(Pair, Mat<f64>)>,
+    pub all: Triangle,
+    pub main: Option<Triangle>,
+    pub pairs: Vec<(Pair, Triangle)>,
 }
 
 /// Which parts of a Gram matrix are wanted.
@@ -182,14 +183,14 @@ impl Closed {
 
     /// The covariance of the features, with the parts that are wanted.
     pub fn gram(&self, prior: &Independent, simd: Simd, split: Split) -> Gram {
-        let nothing = || Mat::zeros(self.len(), self.len());
+        let nothing = || Triangle::zeros(self.len());
         let mut gram = Gram { all: nothing(), main: (split != Split::Nothing).then(nothing), pairs: Vec::new() };
         let mut first = 0;
         for (at, block) in self.blocks.iter().enumerate() {
             match block {
                 Block::Fourier(fourier) => {
-                    let mut other_first = first;
-                    for other in &self.blocks[at..] {
+                    let mut other_first = 0;
+                    for other in &self.blocks[..=at] {
                         if let Block::Fourier(other) = other {
                             fourier.gram(other, prior, simd, (first, other_first), split, &mut gram);
                         }
@@ -197,10 +198,9 @@ impl Closed {
                     }
                 }
                 Block::Table(table) => {
-                    let set = |matrix: &mut Mat<f64>, cell: usize, values: &[f64]| {
+                    let set = |matrix: &mut Triangle, cell: usize, values: &[f64]| {
                         for (feature, value) in values.iter().enumerate() {
-                            matrix[(first + cell, feature)] = *value;
-                            matrix[(feature, first + cell)] = *value;
+                            *matrix.at(first + cell, feature) = *value;
                         }
                     };
                     for (cell, term) in table.terms(prior).into_iter().enumerate() {
@@ -348,6 +348,7 @@ impl Fourier {
                 |frequency: usize, coordinate: usize| directions[frequency][at + coordinate] * std::f64::consts::TAU;
             let mut waves = vec![0.0; axis.len() * 2 * count];
             let mut interval = IntervalWaves::default();
+            let mut lattice = Lattice::default();
             for (at, place) in axis.places().iter().enumerate() {
                 let (done, rest) = waves.split_at_mut(at * 2 * count);
                 let (cosines, sines) = rest[..2 * count].split_at_mut(count);
@@ -359,6 +360,9 @@ impl Fourier {
                     Place::Slope => 0.0,
                 };
                 match place {
+                    Place::Point(Value::Unit(unit)) if lattice.goes_on(*unit, |f| angle(f, 0), count) => {
+                        turn(&done[(at - 1) * 2 * count..], &lattice.step, cosines, sines);
+                    }
                     Place::Point(_) => {
                         for (f, (c, s)) in cosines.iter_mut().zip(sines).enumerate() {
                             (*s, *c) = point(place, f).sin_cos();
@@ -372,12 +376,7 @@ impl Fourier {
                         interval.end = *high;
                         if next_to_last {
                             // One step on from the interval before.
-                            let last = &done[(at - 2) * 2 * count..][..2 * count];
-                            let step = &interval.step;
-                            for f in 0..count {
-                                cosines[f] = last[f] * step.re[f] - last[count + f] * step.im[f];
-                                sines[f] = last[f] * step.im[f] + last[count + f] * step.re[f];
-                            }
+                            turn(&done[(at - 2) * 2 * count..], &interval.step, cosines, sines);
                         } else {
                             for (f, (c, s)) in cosines.iter_mut().zip(sines).enumerate() {
                                 let (sin, cos) = point(place, f).sin_cos();
@@ -488,7 +487,7 @@ impl Fourier {
         against.main.extend(interleave(&main).into_iter().map(|x| outside * x));
     }
 
-    /// Writes the covariance with another block of Fourier features, and its parts.
+    /// Writes the covariance with a block of Fourier features that is not behind this one, and its parts.
     ///
     /// With $e_a$ the product of waves, $E\,e_a\bar e_b$ and $E\,e_a e_b$ are products over columns of moments at the
     /// difference and at the sum of two frequencies; cosines and sines follow from their real and imaginary parts.
@@ -501,144 +500,165 @@ impl Fourier {
         split: Split,
         gram: &mut Gram,
     ) {
-        let shape = self.count * other.count;
-        let mut difference = Waves::ones(shape);
-        let mut sum = Waves::ones(shape);
-        // For each column of both, what it adds beyond the product of means.
-        let mut beyond: Vec<(usize, Waves, Waves)> = Vec::new();
+        let same = first.0 == first.1;
+        let mut shared: Vec<(usize, Both)> = Vec::new();
+        let (mut left, mut right) = (Waves::ones(self.count), Waves::ones(other.count));
         for column in &self.columns {
             let Some(twin) = other.columns.iter().find(|twin| twin.column == column.column) else {
                 // The other block does not look at this column: its wave is 1 there.
-                outer_multiply(&mut difference, &column.mean, other.count);
-                outer_multiply(&mut sum, &column.mean, other.count);
+                left.multiply(&column.mean);
                 continue;
             };
             let axis = &prior.axes[column.column];
-            let (mut minus, mut plus) = if axis.is_uniform() {
+            let moments = if axis.is_uniform() {
                 uniform_moments(simd, &column.angles, &twin.angles)
             } else {
-                tabled_moments(axis, column, twin, self.count, other.count)
+                tabled_moments(axis, column, twin, self.count, other.count, same)
             };
-            multiply_all(simd, &mut difference.re, &mut difference.im, &minus.re, &minus.im);
-            multiply_all(simd, &mut sum.re, &mut sum.im, &plus.re, &plus.im);
-            if split != Split::Nothing {
-                take_means(&mut minus, &column.mean, &twin.mean, true);
-                take_means(&mut plus, &column.mean, &twin.mean, false);
-                beyond.push((column.column, minus, plus));
-            }
+            shared.push((column.column, moments));
         }
         for twin in &other.columns {
             if !self.columns.iter().any(|column| column.column == twin.column) {
-                inner_multiply(&mut difference, &twin.mean, true);
-                inner_multiply(&mut sum, &twin.mean, false);
+                right.multiply(&twin.mean);
             }
         }
-        let (mean_a, mean_b) = (self.mean(), other.mean());
-        write(first, &difference, &sum, other.count, &mut gram.all, false, |a, b| mean_a[a] * mean_b[b]);
-        // A part is what its columns add, times the means of all others.
-        let with_means = |mut minus: Waves, mut plus: Waves, one: usize, two: usize| {
-            let (left, right) = (self.without(one, two), other.without(one, two));
-            for (waves, conjugate) in [(&mut minus, true), (&mut plus, false)] {
-                outer_multiply(waves, &left, other.count);
-                inner_multiply(waves, &right, conjugate);
-            }
-            (minus, plus)
+        // A part is what its columns add beyond the product of means, times the means of all others.
+        let others = |one: usize, two: usize| (self.without(one, two), Both::new(&other.without(one, two)));
+        let nobody = usize::MAX;
+        let singles: Vec<_> = if split == Split::Nothing {
+            Vec::new()
+        } else {
+            shared.iter().map(|(column, _)| others(*column, nobody)).collect()
         };
-        if let Some(main) = &mut gram.main {
-            for (column, minus, plus) in &beyond {
-                let (minus, plus) = with_means(minus.clone(), plus.clone(), *column, usize::MAX);
-                write(first, &minus, &plus, other.count, main, true, |_, _| 0.0);
+        let mut pairs = Vec::new();
+        if split == Split::Pairs {
+            for (i, (one, _)) in shared.iter().enumerate() {
+                for (j, (two, _)) in shared.iter().enumerate().skip(i + 1) {
+                    let key = ((*one).min(*two), (*one).max(*two));
+                    let at = gram.pairs.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
+                        gram.pairs.push((key, Triangle::zeros(gram.all.size())));
+                        gram.pairs.len() - 1
+                    });
+                    pairs.push((i, j, at, others(*one, *two)));
+                }
             }
         }
-        if split != Split::Pairs {
-            return;
-        }
-        for (i, (one, minus, plus)) in beyond.iter().enumerate() {
-            for (two, more_minus, more_plus) in &beyond[i + 1..] {
-                let (mut minus, mut plus) = (minus.clone(), plus.clone());
-                multiply_all(simd, &mut minus.re, &mut minus.im, &more_minus.re, &more_minus.im);
-                multiply_all(simd, &mut plus.re, &mut plus.im, &more_plus.re, &more_plus.im);
-                let (minus, plus) = with_means(minus, plus, *one, *two);
-                let key = ((*one).min(*two), (*one).max(*two));
-                let at = gram.pairs.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
-                    gram.pairs.push((key, Mat::zeros(gram.all.nrows(), gram.all.ncols())));
-                    gram.pairs.len() - 1
-                });
-                write(first, &minus, &plus, other.count, &mut gram.pairs[at].1, true, |_, _| 0.0);
+        let right = Both::new(&right);
+        let (mean_a, mean_b) = (self.mean(), other.mean());
+        let twins: Vec<(&Waves, Both)> = shared
+            .iter()
+            .map(|(column, _)| (&self.column(*column).mean, Both::new(&other.column(*column).mean)))
+            .collect();
+        for a in 0..self.count {
+            let width = if same { a + 1 } else { other.count };
+            let mut product = right.part(0, width);
+            product.scale(&left, a);
+            let mut rows: Vec<Both> = shared.iter().map(|(_, moments)| moments.part(a * other.count, width)).collect();
+            rows.iter().for_each(|row| product.multiply(simd, row));
+            product.write((first.0 + 2 * a, first.1), &mut gram.all);
+            for i in 0..2 {
+                let entries = gram.all.column_mut(first.0 + 2 * a + i)[first.1..].iter_mut();
+                entries.zip(&mean_b).for_each(|(entry, mean)| *entry -= mean_a[2 * a + i] * mean);
             }
-        }
-    }
-}
-
-/// From moments at differences and sums to covariances of cosines and sines, in both triangles.
-fn write(
-    first: (usize, usize),
-    difference: &Waves,
-    sum: &Waves,
-    width: usize,
-    gram: &mut Mat<f64>,
-    add: bool,
-    means: impl Fn(usize, usize) -> f64,
-) {
-    for at in 0..sum.re.len() {
-        let (a, b) = (at / width, at % width);
-        let entries = [
-            (0, 0, 0.5 * (difference.re[at] + sum.re[at])),
-            (1, 1, 0.5 * (difference.re[at] - sum.re[at])),
-            (1, 0, 0.5 * (sum.im[at] + difference.im[at])),
-            (0, 1, 0.5 * (sum.im[at] - difference.im[at])),
-        ];
-        for (i, j, value) in entries {
-            let place = (first.0 + 2 * a + i, first.1 + 2 * b + j);
-            let before = if add { gram[place] } else { 0.0 };
-            let value = before + value - means(2 * a + i, 2 * b + j);
-            gram[place] = value;
-            if first.0 != first.1 {
-                gram[(place.1, place.0)] = value;
+            let Some(main) = &mut gram.main else { continue };
+            for (row, (mean, twin)) in rows.iter_mut().zip(&twins) {
+                let mut means = twin.part(0, width);
+                means.scale(mean, a);
+                row.subtract(&means);
+            }
+            for (row, (left, right)) in rows.iter().zip(&singles) {
+                let mut part = right.part(0, width);
+                part.scale(left, a);
+                part.multiply(simd, row);
+                part.write((first.0 + 2 * a, first.1), main);
+            }
+            for (i, j, at, (left, right)) in &pairs {
+                let mut part = right.part(0, width);
+                part.scale(left, a);
+                part.multiply(simd, &rows[*i]);
+                part.multiply(simd, &rows[*j]);
+                part.write((first.0 + 2 * a, first.1), &mut gram.pairs[*at].1);
             }
         }
     }
-}
 
-/// Takes the product of two means off every moment.
-fn take_means(moments: &mut Waves, left: &Waves, right: &Waves, conjugate: bool) {
-    let (sign, width) = (if conjugate { -1.0 } else { 1.0 }, right.re.len());
-    for (at, (re, im)) in moments.re.iter_mut().zip(&mut moments.im).enumerate() {
-        let (a, b) = (left.re[at / width], left.im[at / width]);
-        let (c, d) = (right.re[at % width], sign * right.im[at % width]);
-        *re -= a * c - b * d;
-        *im -= a * d + b * c;
+    fn column(&self, column: usize) -> &FourierColumn {
+        self.columns.iter().find(|other| other.column == column).expect("a column that was found before")
     }
 }
 
-/// Multiplies row a by a complex number.
-fn outer_multiply(waves: &mut Waves, by: &Waves, width: usize) {
-    for (at, (re, im)) in waves.re.iter_mut().zip(&mut waves.im).enumerate() {
-        let (c, d) = (by.re[at / width], by.im[at / width]);
-        (*re, *im) = (*re * c - *im * d, *re * d + *im * c);
-    }
+/// Moments of two waves at the difference and at the sum of their frequencies: of one wave with all others of a block, or
+/// (one row after the other) of all with all.
+struct Both {
+    minus: Waves,
+    plus: Waves,
 }
 
-/// Multiplies column b by a complex number, or by its conjugate.
-fn inner_multiply(waves: &mut Waves, by: &Waves, conjugate: bool) {
-    let (sign, width) = (if conjugate { -1.0 } else { 1.0 }, by.re.len());
-    for (at, (re, im)) in waves.re.iter_mut().zip(&mut waves.im).enumerate() {
-        let (c, d) = (by.re[at % width], sign * by.im[at % width]);
-        (*re, *im) = (*re * c - *im * d, *re * d + *im * c);
+impl Both {
+    /// Where one of the two waves is 1.
+    fn new(waves: &Waves) -> Self {
+        let conjugate = Waves { re: waves.re.clone(), im: waves.im.iter().map(|x| -x).collect() };
+        Self { minus: conjugate, plus: waves.clone() }
+    }
+
+    fn zeros(len: usize) -> Self {
+        let zeros = || Waves { re: vec![0.0; len], im: vec![0.0; len] };
+        Self { minus: zeros(), plus: zeros() }
+    }
+
+    /// The first few moments of a row.
+    fn part(&self, first: usize, len: usize) -> Self {
+        let cut = |waves: &Waves| Waves { re: waves.re[first..][..len].into(), im: waves.im[first..][..len].into() };
+        Self { minus: cut(&self.minus), plus: cut(&self.plus) }
+    }
+
+    fn multiply(&mut self, simd: Simd, by: &Self) {
+        multiply_all(simd, &mut self.minus.re, &mut self.minus.im, &by.minus.re, &by.minus.im);
+        multiply_all(simd, &mut self.plus.re, &mut self.plus.im, &by.plus.re, &by.plus.im);
+    }
+
+    /// Multiplies all by one complex number.
+    fn scale(&mut self, by: &Waves, at: usize) {
+        let (c, d) = (by.re[at], by.im[at]);
+        for waves in [&mut self.minus, &mut self.plus] {
+            for (re, im) in waves.re.iter_mut().zip(&mut waves.im) {
+                (*re, *im) = (*re * c - *im * d, *re * d + *im * c);
+            }
+        }
+    }
+
+    fn subtract(&mut self, other: &Self) {
+        self.minus.add(&other.minus, -1.0);
+        self.plus.add(&other.plus, -1.0);
+    }
+
+    /// Adds the covariances of the cosine and the sine of a wave with those of others, from `first` on.
+    fn write(&self, (column, first): (usize, usize), matrix: &mut Triangle) {
+        let Self { minus, plus } = self;
+        for (b, pair) in matrix.column_mut(column)[first..].chunks_mut(2).take(plus.re.len()).enumerate() {
+            pair[0] += 0.5 * (minus.re[b] + plus.re[b]);
+            // The diagonal ends with the cosine.
+            if let Some(sine) = pair.get_mut(1) {
+                *sine += 0.5 * (plus.im[b] - minus.im[b]);
+            }
+        }
+        for (b, pair) in matrix.column_mut(column + 1)[first..].chunks_exact_mut(2).take(plus.re.len()).enumerate() {
+            pair[0] += 0.5 * (plus.im[b] + minus.im[b]);
+            pair[1] += 0.5 * (minus.re[b] - plus.re[b]);
+        }
     }
 }
 
 /// $E\,e^{i(\theta_a - \theta_b)u}$ and $E\,e^{i(\theta_a + \theta_b)u}$ for u uniform on [0, 1].
-fn uniform_moments(simd: Simd, a: &[f64], b: &[f64]) -> (Waves, Waves) {
+fn uniform_moments(simd: Simd, a: &[f64], b: &[f64]) -> Both {
     let halves =
         |angles: &[f64]| -> (Vec<f64>, Vec<f64>) { angles.iter().map(|angle| (0.5 * angle).sin_cos()).unzip() };
     let (sin_b, cos_b) = halves(b);
-    let empty = || Waves { re: vec![0.0; a.len() * b.len()], im: vec![0.0; a.len() * b.len()] };
-    let (mut minus, mut plus) = (empty(), empty());
+    let mut both = Both::zeros(a.len() * b.len());
     for (row, theta) in a.iter().enumerate() {
         let (sin_a, cos_a) = (0.5 * theta).sin_cos();
         let at = row * b.len()..(row + 1) * b.len();
-        for (sign, waves) in [(-1.0, &mut minus), (1.0, &mut plus)] {
+        for (sign, waves) in [(-1.0, &mut both.minus), (1.0, &mut both.plus)] {
             uniform_row(
                 simd,
                 (*theta, sin_a, cos_a, sign),
@@ -650,7 +670,7 @@ fn uniform_moments(simd: Simd, a: &[f64], b: &[f64]) -> (Waves, Waves) {
             );
         }
     }
-    (minus, plus)
+    both
 }
 
 dispatched! {
@@ -691,26 +711,37 @@ fn multiply_loop(re: &mut [f64], im: &mut [f64], by_re: &[f64], by_im: &[f64]) {
     }
 }
 
-/// The same moments for any axis, from the tables of the waves.
-fn tabled_moments(axis: &Axis, a: &FourierColumn, b: &FourierColumn, rows: usize, width: usize) -> (Waves, Waves) {
-    let table = |column: &FourierColumn, count: usize, weighted: bool| {
-        Mat::from_fn(axis.len(), 2 * count, |place, i| {
-            column.waves[place * 2 * count + i] * if weighted { axis.weight()[place] } else { 1.0 }
-        })
-    };
-    let product = table(a, rows, true).transpose() * table(b, width, false);
-    let mut minus = Waves { re: vec![0.0; rows * width], im: vec![0.0; rows * width] };
-    let mut plus = minus.clone();
-    for i in 0..rows {
-        for j in 0..width {
-            let (cc, ss) = (product[(i, j)], product[(rows + i, width + j)]);
-            let (cs, sc) = (product[(i, width + j)], product[(rows + i, j)]);
-            let at = i * width + j;
-            (minus.re[at], minus.im[at]) = (cc + ss, sc - cs);
-            (plus.re[at], plus.im[at]) = (cc - ss, sc + cs);
+/// The same moments for any axis, from the tables of the waves; of a block with itself, those up to the diagonal.
+fn tabled_moments(axis: &Axis, a: &FourierColumn, b: &FourierColumn, rows: usize, width: usize, same: bool) -> Both {
+    const PLACES: usize = 256;
+    let mut product = Mat::zeros(2 * rows, 2 * width);
+    let mut weighted = Vec::new();
+    let chunks = a.waves.chunks(PLACES * 2 * rows).zip(b.waves.chunks(PLACES * 2 * width));
+    for ((a, b), weight) in chunks.zip(axis.weight().chunks(PLACES)) {
+        weighted.clear();
+        for (waves, weight) in a.chunks_exact(2 * rows).zip(weight) {
+            weighted.extend(waves.iter().map(|wave| wave * weight));
+        }
+        let a = MatRef::from_column_major_slice(&weighted, 2 * rows, weight.len());
+        let b = MatRef::from_row_major_slice(b, weight.len(), 2 * width);
+        if same {
+            lower_product(&mut product, a, b);
+        } else {
+            product += a * b;
         }
     }
-    (minus, plus)
+    let mut both = Both::zeros(rows * width);
+    for i in 0..rows {
+        for j in 0..if same { i + 1 } else { width } {
+            let (cc, ss) = (product[(i, j)], product[(rows + i, width + j)]);
+            let sc = product[(rows + i, j)];
+            let cs = if same { product[(rows + j, i)] } else { product[(i, width + j)] };
+            let at = i * width + j;
+            (both.minus.re[at], both.minus.im[at]) = (cc + ss, sc - cs);
+            (both.plus.re[at], both.plus.im[at]) = (cc - ss, sc + cs);
+        }
+    }
+    both
 }
 
 dispatched! {
@@ -766,6 +797,41 @@ impl IntervalWaves {
     /// Whether an interval follows the last one and is as wide.
     fn fits(&self, low: f64, high: f64) -> bool {
         self.width > 0.0 && low == self.end && ((high - low) / self.width - 1.0).abs() < 1e-9
+    }
+}
+
+/// Points at equal distances, such as whole numbers: the wave at one follows from that at the one before.
+#[derive(Default)]
+struct Lattice {
+    last: Option<f64>,
+    distance: f64,
+    /// From one point to the next.
+    step: Waves,
+    turns: u32,
+}
+
+impl Lattice {
+    /// Whether a point is a step on from the last one. Every now and then the answer is no, so that rounding stays small.
+    fn goes_on(&mut self, unit: f64, angle: impl Fn(usize) -> f64, count: usize) -> bool {
+        const TURNS: u32 = 32;
+        let Some(last) = self.last.replace(unit) else { return false };
+        if (unit - last - self.distance).abs() > 1e-12 {
+            self.distance = unit - last;
+            let (im, re) = (0..count).map(|f| (angle(f) * self.distance).sin_cos()).unzip();
+            self.step = Waves { re, im };
+        }
+        self.turns = (self.turns + 1) % TURNS;
+        self.turns != 0
+    }
+}
+
+/// Waves one step on.
+fn turn(last: &[f64], step: &Waves, cosines: &mut [f64], sines: &mut [f64]) {
+    let count = cosines.len();
+    let (last_cosines, last_sines) = last[..2 * count].split_at(count);
+    for f in 0..count {
+        cosines[f] = last_cosines[f] * step.re[f] - last_sines[f] * step.im[f];
+        sines[f] = last_cosines[f] * step.im[f] + last_sines[f] * step.re[f];
     }
 }
 
@@ -922,5 +988,97 @@ impl TableColumn {
     fn moments(&self, axis: &Axis, table: &[f64]) -> Vec<f64> {
         let entry = |(place, value): &(u32, f64)| axis.weight()[*place as usize] * value * table[*place as usize];
         self.indicators.iter().map(|entries| entries.iter().map(entry).sum()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Design;
+
+    /// The parts of the Gram matrix against their definition, by enumeration of a small domain. Two blocks, so that features
+    /// also meet those of others, and whole numbers enough for waves to be turned from one to the next.
+    #[test]
+    fn parts_are_covariances_of_effects() {
+        let columns = "[[column]]\nname='a'\ntype='boolean'\n[[column]]\nname='b'\ntype='integer'\nmin=0\nmax=39\n\
+                       [[column]]\nname='c'\ntype='category'\nlevels=['x','y']\nnullable=true\n";
+        let schema = Schema::from_toml(columns).unwrap();
+        let prior = Independent::uniform(&schema, |_| None);
+        let design = |text| Design::parse(text).unwrap().blocks()[0].map.clone();
+        let maps = [design("rff:m=6,sigma=0.5"), design("rff:m=4,seed=3")];
+        let (closed, kept) = Closed::new(&schema, maps.iter(), &prior, |_, _| false).unwrap();
+        // Every record with its probability and its features.
+        let lengths: Vec<usize> = prior.axes.iter().map(Axis::len).collect();
+        let records: Vec<[usize; 3]> = (0..lengths.iter().product())
+            .map(|at| [at / lengths[2] / lengths[1], at / lengths[2] % lengths[1], at % lengths[2]])
+            .collect();
+        let mass = |record: &[usize; 3], columns: &[usize]| -> f64 {
+            columns.iter().map(|column| prior.axes[*column].mass()[record[*column]]).product()
+        };
+        let waves: Vec<Vec<Vec<f64>>> = maps
+            .iter()
+            .map(|map| {
+                let MapSpec::Rff(spec) = map else { unreachable!("all are Fourier features") };
+                directions(spec, &inputs(&schema, &Layout::new(&schema), &spec.columns).unwrap())
+            })
+            .collect();
+        let feature = |record: &[usize; 3], (block, feature): (usize, usize)| {
+            let direction = &waves[block][feature / 2];
+            let (mut first, mut turns) = (0, 0.0);
+            for (axis, place) in prior.axes.iter().zip(record) {
+                turns += match axis.places()[*place] {
+                    Place::Point(Value::Unit(unit)) => unit * direction[first],
+                    Place::Point(Value::Missing) => direction[first + 1],
+                    Place::Point(Value::Code(code)) => direction[first + code as usize],
+                    _ => unreachable!("all places are points"),
+                };
+                first += if axis.column() == 1 { 2 } else { axis.len() };
+            }
+            let (sine, cosine) = (turns * std::f64::consts::TAU).sin_cos();
+            if feature % 2 == 0 { cosine } else { sine }
+        };
+        let features: Vec<Vec<f64>> =
+            kept.iter().map(|key| records.iter().map(|record| feature(record, *key)).collect()).collect();
+        // For each feature and record, sums of means given some columns of the record.
+        let effects = |subsets: &[(&[usize], f64)]| -> Vec<Vec<f64>> {
+            let mean = |values: &[f64], at: &[usize; 3], given: &[usize]| -> f64 {
+                let free: Vec<usize> = (0..3).filter(|column| !given.contains(column)).collect();
+                let all = records.iter().zip(values);
+                let fits = all.filter(|(record, _)| given.iter().all(|column| record[*column] == at[*column]));
+                fits.map(|(record, value)| mass(record, &free) * value).sum()
+            };
+            let of = |values: &[f64], at: &[usize; 3]| {
+                subsets.iter().map(|(given, sign)| sign * mean(values, at, given)).sum()
+            };
+            features.iter().map(|values| records.iter().map(|at| of(values, at)).collect()).collect()
+        };
+        let check = |found: &mut Triangle, parts: &[Vec<Vec<f64>>]| {
+            for i in 0..kept.len() {
+                for j in 0..=i {
+                    let expected: f64 = parts
+                        .iter()
+                        .map(|effects| {
+                            let both = records.iter().zip(effects[i].iter().zip(&effects[j]));
+                            both.map(|(record, (x, y))| mass(record, &[0, 1, 2]) * x * y).sum::<f64>()
+                        })
+                        .sum();
+                    assert!((*found.at(i, j) - expected).abs() < 1e-10, "{i} {j} {} {expected}", found.at(i, j));
+                }
+            }
+        };
+        let all = effects(&[(&[0, 1, 2], 1.0), (&[], -1.0)]);
+        let main: Vec<_> = (0..3).map(|column| effects(&[(&[column], 1.0), (&[], -1.0)])).collect();
+        let pairs = [(0, 1), (0, 2), (1, 2)]
+            .map(|(a, b)| ((a, b), effects(&[(&[a, b], 1.0), (&[a], -1.0), (&[b], -1.0), (&[], 1.0)])));
+        for simd in Simd::available() {
+            let mut gram = closed.gram(&prior, simd, Split::Pairs);
+            check(&mut gram.all, std::slice::from_ref(&all));
+            check(gram.main.as_mut().unwrap(), &main);
+            assert_eq!(gram.pairs.len(), pairs.len());
+            for (pair, part) in &mut gram.pairs {
+                let (_, effects) = pairs.iter().find(|(other, _)| other == pair).unwrap();
+                check(part, std::slice::from_ref(effects));
+            }
+        }
     }
 }

@@ -68,22 +68,21 @@ impl Knowledge {
         self.variance.iter().zip(vector).map(|(variance, x)| variance * (x - mean)).collect()
     }
 
-    /// The covariance that these errors give the features.
-    pub fn spread(&self) -> Mat<f64> {
+    /// Vectors whose squares, summed, are the covariance that these errors give the features.
+    pub fn spread(&self) -> Vec<Vec<f64>> {
         let total: f64 = self.variance.iter().sum::<f64>().max(1e-300);
         let (cells, features) = (self.effects.nrows(), self.effects.ncols());
-        let sum = |i: usize| (0..cells).map(|cell| self.variance[cell] * self.effects[(cell, i)]).sum::<f64>();
-        let sums: Vec<f64> = (0..features).map(sum).collect();
-        let scaled = Mat::from_fn(cells, features, |cell, i| {
-            self.variance[cell].sqrt() * (self.effects[(cell, i)] - sums[i] / total)
-        });
-        let mut spread = scaled.transpose() * &scaled;
+        let mean = |i: usize| (0..cells).map(|cell| self.variance[cell] * self.effects[(cell, i)]).sum::<f64>() / total;
+        let means: Vec<f64> = (0..features).map(mean).collect();
+        let of_cell = |cell: usize| {
+            let deviation = self.variance[cell].sqrt();
+            (0..features).map(|i| deviation * (self.effects[(cell, i)] - means[i])).collect()
+        };
+        let mut vectors: Vec<Vec<f64>> = (0..cells).map(of_cell).collect();
         for (within, tilt) in self.within.iter().zip(&self.tilts) {
-            if let Some(tilt) = tilt {
-                super::rank_one(&mut spread, &tilt.effect, *within);
-            }
+            vectors.extend(tilt.as_ref().map(|tilt| tilt.effect.iter().map(|x| within.sqrt() * x).collect()));
         }
-        spread
+        vectors
     }
 
     /// Adds what the errors of the cells give the covariance of a question with the features, where `cells` is the mean of

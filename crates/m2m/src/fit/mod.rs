@@ -27,13 +27,15 @@ mod columns;
 mod interactions;
 mod points;
 mod separate;
+mod triangle;
 
 pub(crate) use columns::simplex;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use faer::linalg::solvers::{Llt, Solve};
+use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};
 use faer::{Mat, Side};
 
 use crate::estimate::{Estimate, Model, Parts, Totals, WeightedSample};
@@ -47,6 +49,7 @@ use columns::Knowledge;
 use interactions::{Interactions, PointScores, Share, Spread};
 use points::{Points, dot};
 use separate::{Term, separate};
+use triangle::Triangle;
 
 /// How a release is read.
 #[derive(Clone)]
@@ -280,12 +283,12 @@ impl Fit {
         } else {
             let points = fit.draw(|_| true, |_, _| true);
             too_large(points.kept().len())?;
-            let mut gram = points.gram(Simd::detect());
+            let gram = points.gram(Simd::detect());
             fit.mean = points.mean().to_vec();
             fit.kept = points.kept().to_vec();
-            rank_one(&mut gram, &fit.mean, -1.0);
             let _ = fit.points.set(points);
-            Gram { all: gram, main: None, pairs: Vec::new() }
+            let all = Triangle::from_fn(fit.mean.len(), |i, j| gram[(i, j)] - fit.mean[i] * fit.mean[j]);
+            Gram { all, main: None, pairs: Vec::new() }
         };
         fit.knowledge = knowledge;
         fit.interactions = interactions;
@@ -311,23 +314,24 @@ impl Fit {
         }
         let Gram { all: mut rest, main, pairs } = gram;
         // Fixed part: noise, and the errors of single columns.
-        let mut fixed = Mat::zeros(m, m);
+        let mut fixed = Triangle::zeros(m);
         for (i, noise) in self.noise.iter().enumerate() {
-            fixed[(i, i)] = *noise;
+            *fixed.at(i, i) = *noise;
         }
         // The part of main effects that is not known at all.
         let mut open = None;
         if let Some(main) = main {
-            rest -= &main;
+            rest.add(-1.0, &main);
             open = self.knowledge.is_empty().then_some(main);
-            self.knowledge.iter().for_each(|known| fixed += known.spread());
+            let spread: Vec<Vec<f64>> = self.knowledge.iter().flat_map(Knowledge::spread).collect();
+            fixed.add_squares(&spread);
         } else if !self.options.centred {
-            rank_one(&mut rest, &self.mean, 1.0);
+            rest.add_outer(1.0, &self.mean);
             self.mean.fill(0.0);
         }
-        pairs.iter().for_each(|(_, part)| rest -= part);
+        rest.add_all(pairs.iter().map(|(_, part)| (-1.0, part)));
         let residual: Vec<f64> = self.released.iter().zip(&self.mean).map(|(z, mean)| z - mean).collect();
-        let mut parts: Vec<&Mat<f64>> = pairs.iter().map(|(_, part)| part).collect();
+        let mut parts: Vec<&Triangle> = pairs.iter().map(|(_, part)| part).collect();
         parts.push(&rest);
         parts.extend(&open);
         let taus = match self.options.lambda {
@@ -335,15 +339,13 @@ impl Fit {
             Lambda::Paper(multiplier) => vec![1.0 / (multiplier * self.rows); parts.len()],
             Lambda::Evidence => evidence(&fixed, &parts, pairs.len(), &residual, judged),
         };
-        for (part, tau) in parts.iter().zip(&taus) {
-            fixed += faer::Scale(*tau) * *part;
-        }
+        fixed.add_all(taus.iter().copied().zip(parts.iter().copied()));
         self.taus = Taus {
             pairs: pairs.iter().zip(&taus).map(|((pair, _), tau)| (*pair, *tau)).collect(),
             rest: taus[pairs.len()],
             main: taus.get(pairs.len() + 1).copied().unwrap_or(taus[pairs.len()]),
         };
-        let factor = factorise(fixed)?;
+        let factor = factorise(fixed.lower())?;
         let solved = factor.solve(column(&residual));
         self.alpha = (0..m).map(|i| solved[(i, 0)]).collect();
         self.factor = Some(factor);
@@ -401,6 +403,16 @@ impl Fit {
             return interactions.strength(one, two);
         }
         self.taus.of((one.min(two), one.max(two)))
+    }
+
+    /// Computes the Gram matrix once more, for benchmarks, and returns its last entry.
+    #[doc(hidden)]
+    pub fn gram_again(&self) -> f64 {
+        let Some(last) = self.kept.len().checked_sub(1) else { return 0.0 };
+        match &self.closed {
+            Some(closed) => *closed.gram(&self.prior, Simd::detect(), Split::Nothing).all.at(last, last),
+            None => self.points().gram(Simd::detect())[(last, last)],
+        }
     }
 
     /// How many features the system has.
@@ -1171,7 +1183,7 @@ fn factorise(mut matrix: Mat<f64>) -> Result<Llt<f64>, Error> {
 /// prior that is flat in its logarithm from 10⁻³ to 1. Then they part ways: each moves to the maximum of its evidence, at
 /// which its part of the residuals is as large as expected. Pairs are held to a variance that allows for strong
 /// dependence, so that no pair is taken for independent because others are.
-fn evidence(fixed: &Mat<f64>, parts: &[&Mat<f64>], pairs: usize, residual: &[f64], judged: &[usize]) -> Vec<f64> {
+fn evidence(fixed: &Triangle, parts: &[&Triangle], pairs: usize, residual: &[f64], judged: &[usize]) -> Vec<f64> {
     const ROUNDS: usize = 6;
     // Where pairs part ways afterwards, a coarse start is enough.
     let steps = if pairs < 2 { 6 } else { 3 };
@@ -1181,29 +1193,30 @@ fn evidence(fixed: &Mat<f64>, parts: &[&Mat<f64>], pairs: usize, residual: &[f64
     let every = judged.len().div_ceil(EVIDENCE_FEATURES);
     let judged: Vec<usize> = judged.iter().copied().step_by(every).collect();
     let m = judged.len();
-    let pick = |matrix: &Mat<f64>| Mat::from_fn(m, m, |i, j| matrix[(judged[i], judged[j])]);
-    let fixed = pick(fixed);
-    let parts: Vec<Mat<f64>> = parts.iter().map(|part| pick(part)).collect();
+    let fixed = fixed.pick(&judged);
+    let parts: Vec<Cow<'_, Triangle>> = parts.iter().map(|part| part.pick(&judged)).collect();
     let residual = column(&judged.iter().map(|i| residual[*i]).collect::<Vec<_>>());
-    let mut groups: Vec<(std::ops::Range<usize>, Mat<f64>)> = Vec::new();
+    let mut groups: Vec<(std::ops::Range<usize>, Cow<'_, Triangle>)> = Vec::new();
     if pairs > 0 {
-        let mut sum = Mat::zeros(m, m);
-        parts[..pairs].iter().for_each(|part| sum += part);
-        groups.push((0..pairs, sum));
+        let mut sum = Triangle::zeros(m);
+        sum.add_all(parts[..pairs].iter().map(|part| (1.0, &**part)));
+        groups.push((0..pairs, Cow::Owned(sum)));
     }
-    groups.extend((pairs..parts.len()).map(|part| (part..part + 1, parts[part].clone())));
+    groups.extend((pairs..parts.len()).map(|part| (part..part + 1, Cow::Borrowed(&*parts[part]))));
     let mut common = vec![0.05; groups.len()];
     let sweeps = if groups.len() == 1 || pairs >= 2 { 1 } else { 2 };
     for turn in 0..sweeps * groups.len() {
         let at = turn % groups.len();
-        let mut rest = fixed.clone();
+        let mut rest = fixed.clone().into_owned();
         for (other, (_, matrix)) in groups.iter().enumerate().filter(|(other, _)| *other != at) {
-            rest += faer::Scale(common[other]) * matrix;
+            rest.add(common[other], matrix);
         }
         let candidates: Vec<(f64, f64)> = (0..=steps)
             .filter_map(|step| {
                 let tau = 10f64.powf(-3.0 + 3.0 * f64::from(step) / f64::from(steps));
-                let factor = factorise(&rest + faer::Scale(tau) * &groups[at].1).ok()?;
+                let mut total = rest.clone();
+                total.add(tau, &groups[at].1);
+                let factor = factorise(total.lower()).ok()?;
                 let solved = factor.solve(&residual);
                 let quadratic: f64 = (0..m).map(|i| residual[(i, 0)] * solved[(i, 0)]).sum();
                 let determinant: f64 = (0..m).map(|i| factor.L()[(i, i)].ln()).sum::<f64>() * 2.0;
@@ -1219,22 +1232,16 @@ fn evidence(fixed: &Mat<f64>, parts: &[&Mat<f64>], pairs: usize, residual: &[f64
     if pairs < 2 {
         return taus;
     }
-    let identity = Mat::<f64>::identity(m, m);
     for _ in 0..ROUNDS {
-        let mut total = fixed.clone();
-        for (part, tau) in parts.iter().zip(&taus) {
-            total += faer::Scale(*tau) * part;
-        }
-        let Ok(factor) = factorise(total) else { break };
+        let mut total = fixed.clone().into_owned();
+        total.add_all(taus.iter().copied().zip(parts.iter().map(|part| &**part)));
+        let Ok(factor) = factorise(total.lower()) else { break };
         let alpha = factor.solve(&residual);
-        let inverse = factor.solve(&identity);
+        let inverse = factor.inverse();
+        let inverse = Triangle::from_fn(m, |i, j| inverse[(i, j)]);
+        let square = Triangle::from_fn(m, |i, j| alpha[(i, 0)] * alpha[(j, 0)]);
         for (at, (part, tau)) in parts.iter().zip(&mut taus).enumerate() {
-            let (mut gained, mut expected) = (0.0, 0.0);
-            for j in 0..m {
-                let (column, inverse) = (part.col_as_slice(j), inverse.col_as_slice(j));
-                expected += dot(column, inverse);
-                gained += alpha[(j, 0)] * dot(column, alpha.col_as_slice(0));
-            }
+            let (gained, expected) = (part.inner(&square), part.inner(&inverse));
             let held = if at < pairs { UNSEEN_TAU } else { common[at + 1 - pairs] };
             let prior = HELD / *tau;
             *tau *= ((gained + prior * held / *tau) / (expected + prior)).clamp(0.1, 10.0);

@@ -9,7 +9,7 @@ use crate::Schema;
 use crate::expr::Checked;
 use crate::feature::{FeatureMap, Simd};
 use crate::panel::{Panel, Value};
-use crate::simd::common_bits;
+use crate::simd::{common_bits, equal_bits};
 
 /// Points with their features. Features that no point has are left out: with any noise their coefficients are zero.
 pub(crate) struct Points {
@@ -23,11 +23,25 @@ pub(crate) struct Points {
 
 /// The features of one block.
 enum Stored {
-    /// A single 1 per group: `[group][point]`, the place among all kept features.
-    OneHot { first: usize, len: usize, places: Vec<u32> },
+    /// A single 1 per group: `[group][point]`, the place among all kept features, or [`NOWHERE`].
+    OneHot { first: usize, len: usize, groups: Vec<Group>, places: Vec<u16> },
     /// `[feature][point]`, in real units.
     Dense { first: usize, values: Mat<f64> },
 }
+
+/// The kept features of which every point has at most one.
+struct Group {
+    first: usize,
+    len: usize,
+    /// If they are few, the points that have each, as sets of bits.
+    sets: Vec<u64>,
+}
+
+/// The place of a feature that is not kept. (More features than this are too many for any fit.)
+const NOWHERE: u16 = u16::MAX;
+/// Groups up to this size are held as sets of points: counting what two sets share, 512 points at a time, is then faster than
+/// counting pairs of places point by point.
+const FEW: usize = 32;
 
 impl Points {
     /// Evaluates the maps (each with its block and grid) at the points.
@@ -61,26 +75,70 @@ impl Points {
             self.stored.push(Stored::Dense { first, values });
             return;
         };
-        let mut places = vec![0u32; groups * self.count];
-        let mut hits = vec![0u32; map.len()];
+        // Features are named as they turn up, and put in order afterwards.
+        let mut places = vec![NOWHERE; groups * self.count];
+        let mut names = vec![NOWHERE; map.len()];
+        let mut named: Vec<usize> = Vec::new();
         let mut at = 0;
         for panel in &self.panels {
             scratch.clear();
             map.places(panel, &mut scratch);
             for (group, chunk) in scratch.chunks_exact(panel.len()).enumerate() {
-                places[group * self.count + at..][..chunk.len()].copy_from_slice(chunk);
-                chunk.iter().for_each(|place| hits[*place as usize] += 1);
+                for (name, place) in places[group * self.count + at..].iter_mut().zip(chunk) {
+                    let known = &mut names[*place as usize];
+                    if *known == NOWHERE {
+                        *known = u16::try_from(named.len()).unwrap_or(NOWHERE);
+                        named.push(*place as usize);
+                    }
+                    *name = *known;
+                }
             }
             at += panel.len();
         }
-        let mut renamed = vec![u32::MAX; map.len()];
-        for (feature, hits) in hits.iter().enumerate().filter(|(feature, hits)| **hits > 0 && keep(block, *feature)) {
-            renamed[feature] = self.kept.len() as u32;
-            self.kept.push((block, feature));
-            self.mean.push(f64::from(*hits) / self.count as f64);
+        let mut order: Vec<usize> = (0..named.len()).filter(|name| keep(block, named[*name])).collect();
+        order.sort_unstable_by_key(|name| named[*name]);
+        let mut renamed = vec![NOWHERE; named.len().max(usize::from(NOWHERE) + 1)];
+        for name in &order {
+            renamed[*name] = u16::try_from(self.kept.len()).unwrap_or(NOWHERE);
+            self.kept.push((block, named[*name]));
         }
-        places.iter_mut().for_each(|place| *place = renamed[*place as usize]);
-        self.stored.push(Stored::OneHot { first, len: self.kept.len() - first, places });
+        self.mean.resize(self.kept.len(), 0.0);
+        let groups = places.chunks_exact_mut(self.count.max(1)).map(|places| self.group(places, &renamed)).collect();
+        self.stored.push(Stored::OneHot { first, len: self.kept.len() - first, groups, places });
+    }
+
+    /// Gives the features of a group their last names, and their means.
+    fn group(&mut self, places: &mut [u16], renamed: &[u16]) -> Group {
+        let (mut low, mut high) = (NOWHERE, 0);
+        for place in places.iter_mut() {
+            *place = renamed[usize::from(*place)];
+            if *place != NOWHERE {
+                (low, high) = (low.min(*place), high.max(*place));
+            }
+        }
+        let (first, len) = (usize::from(low), (usize::from(high) + 1).saturating_sub(usize::from(low)));
+        let mut hits = vec![0u32; len + 1];
+        let mut sets = Vec::new();
+        if len <= FEW {
+            let words = self.words();
+            sets.resize(len * words, 0);
+            for (set, hits) in sets.chunks_exact_mut(words.max(1)).zip(&mut hits) {
+                equal_bits(Simd::detect(), places, low, set);
+                low += 1;
+                *hits = set.iter().map(|word| word.count_ones()).sum();
+            }
+        } else {
+            places.iter().for_each(|place| hits[usize::from(*place).wrapping_sub(first).min(len)] += 1);
+        }
+        for (mean, hits) in self.mean.iter_mut().skip(first).zip(&hits[..len]) {
+            *mean = f64::from(*hits) / self.count as f64;
+        }
+        Group { first, len, sets }
+    }
+
+    /// The words of a set of points, in multiples of eight.
+    fn words(&self) -> usize {
+        self.count.div_ceil(64).next_multiple_of(8)
     }
 
     pub fn count(&self) -> usize {
@@ -183,14 +241,13 @@ impl Points {
                         matmul(block.as_mut(), Accum::Replace, a.transpose(), b, 1.0, Par::Seq);
                         copy(&mut gram, &block, *i, *j);
                     }
-                    (Stored::OneHot { first: i, len, places }, Stored::Dense { first: j, values })
-                    | (Stored::Dense { first: j, values }, Stored::OneHot { first: i, len, places }) => {
+                    (Stored::OneHot { first: i, len, places, .. }, Stored::Dense { first: j, values })
+                    | (Stored::Dense { first: j, values }, Stored::OneHot { first: i, len, places, .. }) => {
                         let mut block = Mat::zeros(*len, values.ncols());
                         for feature in 0..values.ncols() {
                             let column = values.col(feature).try_as_col_major().expect("columns").as_slice();
                             for chunk in places.chunks_exact(self.count.max(1)) {
-                                for (place, value) in chunk.iter().zip(column).filter(|(place, _)| **place != u32::MAX)
-                                {
+                                for (place, value) in chunk.iter().zip(column).filter(|(place, _)| **place != NOWHERE) {
                                     block[(*place as usize - i, feature)] += value;
                                 }
                             }
@@ -213,33 +270,56 @@ impl Points {
         gram
     }
 
-    /// One-hot features as sets of points: how often two meet is the number of points that they share.
+    /// How often two one-hot features meet.
     fn count_pairs(&self, simd: Simd, gram: &mut Mat<f64>) {
-        const TILE: usize = 16;
-        let words = self.count.div_ceil(64);
-        let mut sets: Vec<(usize, usize, Vec<u64>)> = Vec::new();
-        for (block, stored) in self.stored.iter().enumerate() {
-            let Stored::OneHot { first, len, places } = stored else { continue };
-            let offset = sets.len();
-            sets.extend((0..*len).map(|i| (first + i, usize::MAX, vec![0u64; words])));
-            for (group, chunk) in places.chunks_exact(self.count.max(1)).enumerate() {
-                for (point, place) in chunk.iter().enumerate().filter(|(_, place)| **place != u32::MAX) {
-                    let set = &mut sets[offset + *place as usize - first];
-                    set.1 = block << 32 | group;
-                    set.2[point / 64] |= 1 << (point % 64);
+        const TILE: usize = 4;
+        let mut groups: Vec<(&Group, &[u16])> = Vec::new();
+        for stored in &self.stored {
+            if let Stored::OneHot { groups: all, places, .. } = stored {
+                groups.extend(all.iter().zip(places.chunks_exact(self.count.max(1))));
+            }
+        }
+        let mut set = |i: usize, j: usize, count: f64| {
+            gram[(i, j)] = count;
+            gram[(j, i)] = count;
+        };
+        // Sets of points, a few by a few at a time.
+        let words = self.words();
+        let mut sets: Vec<(usize, &[u64])> = Vec::new();
+        for (group, _) in &groups {
+            sets.extend((group.first..).zip(group.sets.chunks_exact(words.max(1))));
+        }
+        let empty = vec![0; words];
+        let padded = sets.len().next_multiple_of(TILE);
+        sets.resize(padded, (usize::MAX, &empty));
+        for (at, a) in sets.chunks_exact(TILE).enumerate() {
+            for b in sets.chunks_exact(TILE).take(at + 1) {
+                let common =
+                    common_bits::<TILE>(simd, std::array::from_fn(|i| a[i].1), std::array::from_fn(|i| b[i].1));
+                for ((i, _), common) in a.iter().zip(&common) {
+                    for ((j, _), common) in b.iter().zip(common).filter(|((j, _), _)| (*i).max(*j) < usize::MAX) {
+                        set(*i, *j, *common as f64);
+                    }
                 }
             }
         }
-        for tile in (0..sets.len()).step_by(TILE) {
-            for a in tile..sets.len() {
-                for b in tile..(tile + TILE).min(a + 1) {
-                    let ((i, group, x), (j, other, y)) = (&sets[a], &sets[b]);
-                    // Two places of one group never meet.
-                    if a == b || group != other {
-                        let shared = common_bits(simd, x, y) as f64;
-                        gram[(*i, *j)] = shared;
-                        gram[(*j, *i)] = shared;
-                    }
+        // The rest point by point.
+        let mut counts = Vec::new();
+        for (at, (a, places)) in groups.iter().enumerate() {
+            if a.len > FEW {
+                (a.first..a.first + a.len).for_each(|i| set(i, i, (self.mean[i] * self.count as f64).round()));
+            }
+            for (b, others) in groups[..at].iter().filter(|(b, _)| a.len > FEW || b.len > FEW) {
+                let width = b.len + 1;
+                counts.clear();
+                counts.resize((a.len + 1) * width, 0u32);
+                let within = |place: u16, group: &Group| usize::from(place).wrapping_sub(group.first).min(group.len);
+                for (place, other) in places.iter().zip(*others) {
+                    counts[within(*place, a) * width + within(*other, b)] += 1;
+                }
+                for (i, counts) in counts.chunks_exact(width).take(a.len).enumerate() {
+                    let counts = counts.iter().take(b.len).enumerate();
+                    counts.for_each(|(j, count)| set(a.first + i, b.first + j, f64::from(*count)));
                 }
             }
         }
@@ -293,6 +373,7 @@ fn dense(panels: &[Panel], count: usize, map: &dyn FeatureMap, grid: f64) -> Mat
     values
 }
 
+#[inline(always)]
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     const LANES: usize = 8;
     let mut sums = [0.0; LANES];
@@ -304,4 +385,55 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
         }
     }
     rest + sums.iter().sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Design;
+    use crate::prior::Independent;
+
+    /// Sets of bits, counters of pairs and dense products against the sum over points of what `record` gives.
+    #[test]
+    fn gram_is_the_mean_of_products() {
+        let columns = "[[column]]\nname='x'\ntype='number'\nmin=0\nmax=1\n[[column]]\nname='y'\ntype='boolean'\n";
+        let schema = Schema::from_toml(columns).unwrap();
+        let maps: Vec<Box<dyn FeatureMap>> =
+            ["race:r=9,w=16,sigma=0.3", "hist:bins=50", "rff:m=6", "race:r=3,w=90,sigma=0.01"]
+                .iter()
+                .flat_map(|design| Design::parse(design).unwrap().maps(&schema, Simd::detect()).unwrap())
+                .collect();
+        let panels = Independent::uniform(&schema, |_| None).sample(&schema, 1000, 3);
+        let listed: Vec<(usize, &dyn FeatureMap, f64)> =
+            maps.iter().enumerate().map(|(block, map)| (block, map.as_ref(), 1.0)).collect();
+        let points = Points::new(panels, &listed, |_, feature| feature != 7);
+        let mut sums = Mat::<f64>::zeros(points.kept().len(), points.kept().len());
+        let mut means = vec![0.0; points.kept().len()];
+        for panel in points.panels() {
+            for row in 0..panel.len() {
+                let features: Vec<Vec<i64>> = maps
+                    .iter()
+                    .map(|map| {
+                        let mut features = vec![0; map.len()];
+                        map.record(panel.record(row), &mut features);
+                        features
+                    })
+                    .collect();
+                let kept: Vec<f64> = points.kept().iter().map(|(block, at)| features[*block][*at] as f64).collect();
+                super::super::rank_one(&mut sums, &kept, 1e-3);
+                means.iter_mut().zip(&kept).for_each(|(mean, x)| *mean += 1e-3 * x);
+            }
+        }
+        assert!(points.kept().iter().filter(|(block, _)| *block == 3).count() > 2 * FEW);
+        for simd in Simd::available() {
+            let gram = points.gram(simd);
+            for j in 0..means.len() {
+                assert!((points.mean()[j] - means[j]).abs() <= 1e-9 * means[j].abs().max(1.0));
+                for i in 0..means.len() {
+                    let (found, expected) = (gram[(i, j)], sums[(i, j)]);
+                    assert!((found - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{i} {j} {found} {expected}");
+                }
+            }
+        }
+    }
 }

@@ -384,11 +384,21 @@ impl Axis {
             .collect()
     }
 
-    /// A random value of the column, given `uniform` in (0, 1) to choose a place by.
-    pub fn draw(&self, cumulated: &[f64], uniform: f64, kind: &Kind, stream: &mut PublicStream) -> Value {
+    /// A random value of the column, given `uniform` in (0, 1) to choose a place by. The place is looked for from `at` on,
+    /// where that for a smaller number was found.
+    pub fn draw(
+        &self,
+        cumulated: &[f64],
+        at: &mut usize,
+        uniform: f64,
+        kind: &Kind,
+        stream: &mut PublicStream,
+    ) -> Value {
         let total = cumulated.last().copied().unwrap_or(1.0);
-        let at = cumulated.partition_point(|sum| *sum < uniform * total).min(self.places.len() - 1);
-        match self.places[at] {
+        while *at + 1 < self.places.len() && cumulated[*at] < uniform * total {
+            *at += 1;
+        }
+        match self.places[*at] {
             Place::Point(value) => value,
             Place::Interval { low, high } => {
                 let unit = low + (high - low) * stream.uniform();

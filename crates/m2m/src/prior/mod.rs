@@ -127,10 +127,11 @@ impl Independent {
             .zip(schema.columns())
             .map(|(axis, column)| {
                 let cumulated = axis.cumulated();
+                let mut at = 0;
                 let mut values: Vec<Value> = (0..count)
                     .map(|i| {
                         let uniform = (i as f64 + stream.uniform()) / count as f64;
-                        axis.draw(&cumulated, uniform, &column.kind, &mut stream)
+                        axis.draw(&cumulated, &mut at, uniform, &column.kind, &mut stream)
                     })
                     .collect();
                 for i in (1..count).rev() {
