@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Date32Array, Float64Array, Int32Array, RecordBatch, StringArray};
-use common::{Desk, Person, SCHEMA, csv, gzip, mask, mode, people, transcript, trim};
+use common::{Desk, Outcome, Person, SCHEMA, csv, gzip, mask, mode, people, transcript, trim};
 use insta::assert_snapshot;
 use serde_json::Value;
 
@@ -86,9 +86,14 @@ fn help_says_what_there_is() {
               What is public about the table
 
           --design <DESIGN>
-              Feature maps: rff, race, hist or tables, with settings as in rff:m=200,sigma=1; or a .toml
-              file with several maps and their shares. By default histograms and Fourier features, half
-              the budget each
+              Feature maps: auto, which reads the data twice and fits tables of columns to their
+              histograms; or rff, race, hist, tables, with settings as in rff:m=200,sigma=1; or a .toml
+              file with several maps and their shares [default: auto; with --sums, which has one round
+              only, histograms and Fourier features with half the budget each]
+
+          --rows <N>
+              About how many rows there are, if that is public; otherwise the design auto goes by the
+              noisy count
 
       -o, --output <FILE>
               Where the release goes; gzipped when the name ends in .gz
@@ -402,8 +407,8 @@ fn demo_answers_near_the_truth() {
       smoker: boolean, may be missing
       registered: date from 2010-01-01 to 2019-12-31
     Contents:
-      hist: histograms of 32 bins; 175 sums, share 0.5, discrete Laplace noise of standard deviation 26.0 rows each
-      rff: 200 Fourier features, kernel gaussian with sigma 1; 200 sums, share 0.5, discrete Laplace noise of standard deviation 408.2 rows each
+      hist: histograms of 32 bins; 301 sums, share 0.5, discrete Laplace noise of standard deviation 26.0 rows each
+      merged: 36 tables of up to 2 columns, in groups of about equal counts; 1382 sums, share 0.5, discrete Laplace noise of standard deviation 103.9 rows each
     Hash: sha256:…
     ");
     let answers: Vec<&str> = counts.lines().filter(|line| line.contains('±')).collect();
@@ -650,8 +655,8 @@ fn a_release_explains_itself() {
       born: date from 1900-01-01 to 2025-12-31
       seen: datetime from 2020-01-01T00:00:00Z to 2026-01-01T00:00:00Z
     Contents:
-      hist: histograms of 32 bins; 173 sums, share 0.5, discrete Laplace noise of standard deviation 20.2 rows each
-      rff: 200 Fourier features, kernel gaussian with sigma 1; 200 sums, share 0.5, discrete Laplace noise of standard deviation 408.2 rows each
+      hist: histograms of 8 bins; 54 sums, share 0.5, discrete Laplace noise of standard deviation 20.2 rows each
+      merged: 21 tables of up to 2 columns, in groups of about equal counts; 245 sums, share 0.5, discrete Laplace noise of standard deviation 60.6 rows each
     Hash: sha256:…
     ");
     desk.put("small.toml", "[[column]]\nname = 'smoker'\ntype = 'boolean'\nnullable = true\n");
@@ -734,10 +739,34 @@ fn a_name_that_ends_in_gz_is_gzipped() {
 fn two_releases_of_one_table_differ() {
     let desk = Desk::new();
     for name in ["a.m2m", "b.m2m"] {
-        desk.m2m(&format!("sketch people.csv --schema schema.toml --epsilon 1 -o {name}")).ok();
+        desk.m2m(&format!("sketch people.csv --schema schema.toml --design hist --epsilon 1 -o {name}")).ok();
     }
     assert!(desk.get("a.m2m") != desk.get("b.m2m"));
     assert_eq!(info_json(&desk, "a.m2m"), info_json(&desk, "b.m2m"));
+}
+
+/// The design auto reads a pipe and a file alike, twice, and spends a ledger once.
+#[test]
+fn two_rounds_are_one_release() {
+    let desk = Desk::new();
+    desk.put("people.csv", csv(&people(3000)));
+    desk.m2m("ledger new budget.toml --epsilon 2").ok();
+    let line = "--schema schema.toml --epsilon 1 --ledger budget.toml";
+    desk.m2m(&format!("sketch people.csv {line} -o file.m2m")).ok();
+    Outcome::of(&mut desk.bash(&format!("cat people.csv | m2m sketch - {line} --rows 3000 -o pipe.m2m"))).ok();
+    for name in ["file.m2m", "pipe.m2m"] {
+        let release: Value = serde_json::from_str(&desk.text(name)).unwrap();
+        assert_eq!(release["blocks"][0]["map"]["kind"], "hist");
+        assert_eq!(release["blocks"][1]["map"]["kind"], "merged");
+        assert_eq!(release["privacy"]["budget"]["epsilon"], 1.0);
+        let answer = desk.feed(&format!("sql {name} --format json"), b"SELECT AVG(age), CORR(age, height) FROM t").ok();
+        assert!(answer.stdout.contains("std_error"), "{}", answer.stdout);
+    }
+    assert!(desk.refused(&format!("sketch people.csv {line} -o third.m2m")).contains("left"));
+    assert!(desk.refused("sketch people.csv --schema schema.toml --design auto --sums t.sums").contains("two rounds"));
+    assert!(
+        desk.refused("sketch people.csv --schema schema.toml --design hist --rows 9 --epsilon 1 -o x").contains("auto")
+    );
 }
 
 /// At ε = 1000 noise of scale 1/250 is other than 0 with probability below 10⁻¹⁰⁰: the release shows what was added up.
@@ -765,7 +794,7 @@ fn parts_merged_are_the_table_in_one_go() {
     let all = people(2000);
     desk.put("all.csv", csv(&all)).put("a.csv", csv(&all[..700])).put("b.csv", csv(&all[700..])).put("c.csv", csv(&[]));
     for name in ["all", "a", "b", "c"] {
-        let outcome = desk.m2m(&format!("sketch {name}.csv --schema schema.toml --sums {name}.sums")).ok();
+        let outcome = desk.m2m(&format!("sketch {name}.csv --schema schema.toml --design rff --sums {name}.sums")).ok();
         assert!(outcome.stderr.ends_with(&format!("wrote {name}.sums: secret sums, not for publication\n")));
     }
     let outcome = desk.m2m("merge b.sums c.sums a.sums -o merged.sums").ok();
@@ -773,7 +802,7 @@ fn parts_merged_are_the_table_in_one_go() {
     assert!(desk.get("merged.sums") == desk.get("all.sums"));
     let outcome = desk.m2m("release merged.sums --epsilon 1 -o parts.m2m").ok();
     assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", "wrote parts.m2m: ε = 1\n"));
-    desk.m2m("sketch all.csv --schema schema.toml --epsilon 1 -o whole.m2m").ok();
+    desk.m2m("sketch all.csv --schema schema.toml --design rff --epsilon 1 -o whole.m2m").ok();
     assert_eq!(info_json(&desk, "parts.m2m"), info_json(&desk, "whole.m2m"));
 }
 

@@ -319,7 +319,7 @@ fn memory_stays_bounded_however_long_the_table() {
     let rows = csv(&people(20_000));
     let piece = rows.split_once('\n').unwrap().1.as_bytes();
     let times = BOUND as usize / piece.len() + 1;
-    let line = "sketch - --schema schema.toml --threads 2 --epsilon 1 -o out.m2m";
+    let line = "sketch - --schema schema.toml --design rff --threads 2 --epsilon 1 -o out.m2m";
     let (peak, stderr) = stream(line, piece, times);
     assert!(stderr.starts_with(&format!("read {} rows\n", 20_000 * times)), "{stderr}");
     assert!(peak < BOUND, "{peak} bytes");
@@ -327,7 +327,7 @@ fn memory_stays_bounded_however_long_the_table() {
 
 #[test]
 fn memory_stays_bounded_however_long_a_line() {
-    let line = "sketch - --schema schema.toml --threads 2 --epsilon 1 -o out.m2m";
+    let line = "sketch - --schema schema.toml --design rff --threads 2 --epsilon 1 -o out.m2m";
     for start in ["", "1,\""] {
         let piece = format!("{start}{}", "x".repeat(1 << 20));
         let (peak, stderr) = stream(line, piece.as_bytes(), 100);

@@ -108,7 +108,7 @@ impl Table {
                 _ => continue,
             };
             let mut bytes = Vec::new();
-            let failed = |error: io::Error| Error::table(name.clone(), error.to_string());
+            let failed = |error: io::Error| Error::Read { path: name.clone().into(), error };
             once.take(MOST_IN_MEMORY + 1).read_to_end(&mut bytes).map_err(failed)?;
             if bytes.len() as u64 > MOST_IN_MEMORY {
                 return Err(Error::table(
