@@ -16,7 +16,7 @@ use crate::console::{self, Mistake, Progress};
 use crate::plot::{Axis, Chart, Figure, Line, Marker, Picture, Point, Scale, Series};
 use crate::reproduce::data::Data;
 use crate::reproduce::dperm;
-use crate::reproduce::estimator::{Asker, noise_floor, read, release, without_noise};
+use crate::reproduce::estimator::{Asker, Reader, noise_floor, release, without_noise};
 use crate::reproduce::logistic::{Labelled, Objective};
 use crate::reproduce::metrics::{self, mean_and_error};
 use crate::reproduce::questions::{MEASURES, Questions, Scores};
@@ -173,13 +173,13 @@ fn moments(
     let design = design(settings, repetition)?;
     let table = Table::from_csv_bytes(data.to_csv());
     let mut asker = Asker::new(&questions.functions);
+    let mut reader = Reader::new(points, repetition, false);
     let mut findings = Vec::new();
     for loss in losses {
-        let fit =
-            read(&release(&data, &table, &design, loss.unwrap_or_else(without_noise))?, points, repetition, false)?;
-        let scores = questions.score(&asker.means(&fit));
+        let fit = reader.read(&release(&data, &table, &design, loss.unwrap_or_else(without_noise))?)?;
+        let scores = questions.score(&asker.means(fit));
         let floors =
-            questions.functions.iter().zip(questions.means()).map(|(mean, truth)| noise_floor(&fit, mean) / truth);
+            questions.functions.iter().zip(questions.means()).map(|(mean, truth)| noise_floor(fit, mean) / truth);
         findings.push(Finding { scores, floor: metrics::mean(floors) });
     }
     Ok(findings)
@@ -411,13 +411,13 @@ impl Split {
     fn sketched(&self, settings: &str, repetition: u64, args: &Args) -> anyhow::Result<Vec<f64>> {
         let design = design(settings, repetition)?;
         let table = Table::from_csv_bytes(self.train.to_csv());
+        let mut reader = Reader::new(args.points as usize, repetition, true);
         let mut points = None;
         let mut learn = |epsilon: &Decimal| {
-            let released = release(&self.train, &table, &design, *epsilon)?;
-            let fit = read(&released, args.points as usize, repetition, true)?;
+            let fit = reader.read(&release(&self.train, &table, &design, *epsilon)?)?;
             let points = match &mut points {
                 Some(points) => points,
-                None => points.insert(labelled(&columns(&fit)?, 1.0)),
+                None => points.insert(labelled(&columns(fit)?, 1.0)),
             };
             let objective = Objective { points, weights: Some(fit.weights()), penalty: PENALTY, linear: None };
             Ok(self.auc(&objective.minimise(6)))
