@@ -741,7 +741,8 @@ fn another_release_is_read_as_if_it_were_the_first() {
     };
     let (race, fourier) = ("race:r=20,w=10,sigma=0.3,seed=1", "rff:m=20,seed=1");
     let first = release(race, "1", 1);
-    let others = [release(race, "0.1", 2), release("race:r=20,w=10,sigma=0.3,seed=2", "10", 3), release(fourier, "1", 4)];
+    let others =
+        [release(race, "0.1", 2), release("race:r=20,w=10,sigma=0.3,seed=2", "10", 3), release(fourier, "1", 4)];
     let question = check(&schema, &(col("u0") * col("u1") * col("u2")));
     for (prior, lambda) in [(Prior::Uniform, Lambda::Theorem(1.0)), (Prior::Learned, Lambda::Evidence)] {
         let options = Options { prior, lambda, samples: 2000, seed: 7, ..Options::default() };
