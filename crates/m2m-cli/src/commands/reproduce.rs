@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use m2m::estimate::WeightedSample;
-use m2m::fit::Fit;
-use m2m::schema::Column;
+use m2m::estimate::WeightedSample as _;
 use m2m::source::{Table, Watch as _};
 use m2m::{Decimal, Design};
 use serde_json::{Value, json};
@@ -16,7 +14,7 @@ use crate::console::{self, Mistake, Progress};
 use crate::plot::{Axis, Chart, Figure, Line, Marker, Picture, Point, Scale, Series};
 use crate::reproduce::data::Data;
 use crate::reproduce::dperm;
-use crate::reproduce::estimator::{Asker, Reader, noise_floor, release, without_noise};
+use crate::reproduce::estimator::{Asker, Reader, columns, noise_floor, release, without_noise};
 use crate::reproduce::logistic::{Labelled, Objective};
 use crate::reproduce::metrics::{self, mean_and_error};
 use crate::reproduce::questions::{MEASURES, Questions, Scores};
@@ -153,11 +151,14 @@ fn design(settings: &str, repetition: u64) -> Result<Design, m2m::Error> {
     })
 }
 
+/// How many repetitions ask for the noise floor.
+const FLOORS: u64 = 5;
+
 /// What one repetition found at one ε.
 struct Finding {
     scores: Scores,
-    /// What the noise alone does to the mean relative error of E[x].
-    floor: f64,
+    /// What the noise alone does to the mean relative error of E[x]; it hardly differs between repetitions.
+    floor: Option<f64>,
 }
 
 /// One repetition: draws a table, sketches it by each of some settings and asks everything, at each ε; none is ∞. The
@@ -174,13 +175,15 @@ fn moments(
     let table = Table::from_csv_bytes(data.to_csv());
     let sketched = |settings: &&str| {
         let design = design(settings, repetition)?;
-        let mut asker = Asker::new(&questions.functions);
+        let mut asker = Asker::new(&questions);
         let mut reader = Reader::new(points, repetition, false);
         let mut find = |loss: &Option<Decimal>| {
             let fit = reader.read(&release(&data, &table, &design, loss.unwrap_or_else(without_noise))?)?;
-            let floors =
-                questions.functions.iter().zip(questions.means()).map(|(mean, truth)| noise_floor(fit, mean) / truth);
-            Ok(Finding { scores: questions.score(&asker.means(fit)), floor: metrics::mean(floors) })
+            let floor = (repetition < FLOORS).then(|| {
+                let means = questions.functions.iter().zip(questions.means());
+                metrics::mean(means.map(|(mean, truth)| noise_floor(fit, mean) / truth))
+            });
+            Ok(Finding { scores: questions.score(&asker.means(fit)?), floor })
         };
         losses.iter().map(&mut find).collect()
     };
@@ -247,7 +250,7 @@ fn table1(args: &Args) -> anyhow::Result<Outcome> {
             for (at, published) in [exact, private].into_iter().enumerate() {
                 let errors: Vec<f64> = found.iter().map(|findings| findings[row][at].scores[0]).collect();
                 let (measured, error) = mean_and_error(&errors);
-                let floor = metrics::mean(found.iter().map(|findings| findings[row][at].floor));
+                let floor = metrics::mean(found.iter().filter_map(|findings| findings[row][at].floor));
                 let epsilon = if at == 0 { "1000" } else { "1" };
                 tell!(
                     args,
@@ -299,7 +302,7 @@ fn figure_errors(args: &Args) -> anyhow::Result<Outcome> {
                 }
                 let cell = PUBLISHED.iter().find(|cell| (cell.0, cell.1) == (source.name(), sketch));
                 let cell = cell.filter(|_| epsilon.to_f64() == 1.0).map_or("".into(), |cell| format!("{:.2e}", cell.3));
-                let floor = metrics::mean(found.iter().map(|findings| findings[style][at].floor));
+                let floor = metrics::mean(found.iter().filter_map(|findings| findings[style][at].floor));
                 tell!(args, "{sketch:<6} {:>6} {row} {cell:>15} {:>15}", epsilon.to_string(), format!("{floor:.2e}"));
             }
             for (lines, points) in lines.iter_mut().zip(series) {
@@ -482,13 +485,6 @@ impl Split {
         let points = labelled(&self.train.columns, 1.0);
         self.auc(&Objective { points: &points, weights: None, penalty: DPERM_PENALTY, linear: None }.minimise(6))
     }
-}
-
-/// The points of a fit, column by column.
-fn columns(fit: &Fit) -> anyhow::Result<Vec<Vec<f64>>> {
-    let schema = WeightedSample::schema(fit);
-    let read = |column: &Column| Ok(fit.values(&m2m::expr::col(column.name.as_str()).check(schema)?));
-    schema.columns().iter().map(read).collect()
 }
 
 /// Sensors and an intercept, divided by a number, with the last column as the label.
