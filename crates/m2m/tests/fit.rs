@@ -731,6 +731,32 @@ fn race_answers_lie_within_their_errors() {
     }
 }
 
+/// Readings that share points and their Gram matrix do the same operations as those that draw them anew; readings that can
+/// not share them (a learned prior, another map, closed forms) do as well.
+#[test]
+fn another_release_is_read_as_if_it_were_the_first() {
+    let (schema, text) = uniform_table(12, 3, 5000);
+    let release = |design: &str, epsilon: &str, seed: u64| {
+        Exact::new(&schema, &Design::parse(design).unwrap(), pure(epsilon), &text).release(seed)
+    };
+    let (race, fourier) = ("race:r=20,w=10,sigma=0.3,seed=1", "rff:m=20,seed=1");
+    let first = release(race, "1", 1);
+    let others =
+        [release(race, "0.1", 2), release("race:r=20,w=10,sigma=0.3,seed=2", "10", 3), release(fourier, "1", 4)];
+    let question = check(&schema, &(col("u0") * col("u1") * col("u2")));
+    for (prior, lambda) in [(Prior::Uniform, Lambda::Theorem(1.0)), (Prior::Learned, Lambda::Evidence)] {
+        let options = Options { prior, lambda, samples: 2000, seed: 7, ..Options::default() };
+        let read = Fit::new(&first, options.clone()).unwrap();
+        for other in &others {
+            let (again, anew) = (read.again(other).unwrap(), Fit::new(other, options.clone()).unwrap());
+            assert_eq!(again.weights(), anew.weights());
+            assert_eq!(again.positive_weights(), anew.positive_weights());
+            let answer = |fit: &Fit| fit.totals(std::slice::from_ref(&question)).estimate(0);
+            assert_eq!(answer(&again), answer(&anew));
+        }
+    }
+}
+
 /// Powers of the first column on a grid of a thousandth, and whether the second lies above its middle.
 struct Powers;
 

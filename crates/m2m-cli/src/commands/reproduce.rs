@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use m2m::estimate::WeightedSample;
-use m2m::fit::Fit;
-use m2m::schema::Column;
+use m2m::estimate::WeightedSample as _;
 use m2m::source::{Table, Watch as _};
 use m2m::{Decimal, Design};
 use serde_json::{Value, json};
@@ -16,7 +14,7 @@ use crate::console::{self, Mistake, Progress};
 use crate::plot::{Axis, Chart, Figure, Line, Marker, Picture, Point, Scale, Series};
 use crate::reproduce::data::Data;
 use crate::reproduce::dperm;
-use crate::reproduce::estimator::{Asker, noise_floor, read, release, without_noise};
+use crate::reproduce::estimator::{Asker, Reader, columns, noise_floor, release, without_noise};
 use crate::reproduce::logistic::{Labelled, Objective};
 use crate::reproduce::metrics::{self, mean_and_error};
 use crate::reproduce::questions::{MEASURES, Questions, Scores};
@@ -153,37 +151,48 @@ fn design(settings: &str, repetition: u64) -> Result<Design, m2m::Error> {
     })
 }
 
+/// How many repetitions ask for the noise floor.
+const FLOORS: u64 = 5;
+
 /// What one repetition found at one ε.
 struct Finding {
     scores: Scores,
-    /// What the noise alone does to the mean relative error of E[x].
-    floor: f64,
+    /// What the noise alone does to the mean relative error of E[x]; it hardly differs between repetitions.
+    floor: Option<f64>,
 }
 
-/// Sketches a table and asks everything, at each ε; none is ∞.
+/// One repetition: draws a table, sketches it by each of some settings and asks everything, at each ε; none is ∞. The
+/// findings are `[sketch][ε]`.
 fn moments(
     source: &Source,
-    settings: &str,
+    sketches: &[&str],
     repetition: u64,
     points: usize,
     losses: &[Option<Decimal>],
-) -> anyhow::Result<Vec<Finding>> {
+) -> anyhow::Result<Vec<Vec<Finding>>> {
     let data = source.draw(repetition);
     let questions = Questions::new(&data, repetition);
-    let design = design(settings, repetition)?;
     let table = Table::from_csv_bytes(data.to_csv());
-    let mut asker = Asker::new(&questions.functions);
-    let mut findings = Vec::new();
-    for loss in losses {
-        let fit =
-            read(&release(&data, &table, &design, loss.unwrap_or_else(without_noise))?, points, repetition, false)?;
-        let scores = questions.score(&asker.means(&fit));
-        let floors =
-            questions.functions.iter().zip(questions.means()).map(|(mean, truth)| noise_floor(&fit, mean) / truth);
-        findings.push(Finding { scores, floor: metrics::mean(floors) });
-    }
-    Ok(findings)
+    let sketched = |settings: &&str| {
+        let design = design(settings, repetition)?;
+        let mut asker = Asker::new(&questions);
+        let mut reader = Reader::new(points, repetition, false);
+        let mut find = |loss: &Option<Decimal>| {
+            let fit = reader.read(&release(&data, &table, &design, loss.unwrap_or_else(without_noise))?)?;
+            let floor = (repetition < FLOORS).then(|| {
+                let means = questions.functions.iter().zip(questions.means());
+                metrics::mean(means.map(|(mean, truth)| noise_floor(fit, mean) / truth))
+            });
+            Ok(Finding { scores: questions.score(&asker.means(fit)?), floor })
+        };
+        losses.iter().map(&mut find).collect()
+    };
+    sketches.iter().map(sketched).collect()
 }
+
+/// What all experiments share.
+const ESTIMATOR: &str = "Releases: Laplace noise, 2% of ε for the number of rows. Estimator: uniform prior, λ = σ²/n² \
+                         (Theorem 1), centred on the prior.";
 
 /// Runs jobs on all cores and shows how far they are. Results come in the order of the jobs.
 fn in_parallel<T: Send>(jobs: usize, job: impl Fn(usize) -> anyhow::Result<T> + Sync) -> anyhow::Result<Vec<T>> {
@@ -212,6 +221,10 @@ fn in_parallel<T: Send>(jobs: usize, job: impl Fn(usize) -> anyhow::Result<T> + 
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// What the repetitions on moments redraw.
+const ANEW: &str = "the frequencies or hashes, the points of the prior, the conjunctions and Random10 itself; for every ε \
+                    the noise";
+
 fn table1(args: &Args) -> anyhow::Result<Outcome> {
     let (sources, missing) = Source::all(&args.data);
     let losses = [None, Some("1".parse().expect("a decimal"))];
@@ -228,15 +241,16 @@ fn table1(args: &Args) -> anyhow::Result<Outcome> {
     );
     let mut cells = Vec::new();
     for source in &sources {
-        for (_, sketch, exact, private) in PUBLISHED.into_iter().filter(|cell| cell.0 == source.name()) {
-            let settings = SKETCHES.iter().find(|(name, ..)| *name == sketch).expect("a published sketch is known").1;
-            let found = in_parallel(args.repetitions as usize, |repetition| {
-                moments(source, settings, repetition as u64, args.points as usize, &losses)
-            })?;
+        let rows: Vec<_> = PUBLISHED.into_iter().filter(|cell| cell.0 == source.name()).collect();
+        let settings: Vec<&str> = rows.iter().map(|(_, sketch, ..)| SKETCHES[place(sketch)].1).collect();
+        let found = in_parallel(args.repetitions as usize, |repetition| {
+            moments(source, &settings, repetition as u64, args.points as usize, &losses)
+        })?;
+        for (row, (_, sketch, exact, private)) in rows.into_iter().enumerate() {
             for (at, published) in [exact, private].into_iter().enumerate() {
-                let errors: Vec<f64> = found.iter().map(|findings| findings[at].scores[0]).collect();
+                let errors: Vec<f64> = found.iter().map(|findings| findings[row][at].scores[0]).collect();
                 let (measured, error) = mean_and_error(&errors);
-                let floor = metrics::mean(found.iter().map(|findings| findings[at].floor));
+                let floor = metrics::mean(found.iter().filter_map(|findings| findings[row][at].floor));
                 let epsilon = if at == 0 { "1000" } else { "1" };
                 tell!(
                     args,
@@ -254,7 +268,7 @@ fn table1(args: &Args) -> anyhow::Result<Outcome> {
     }
     tell!(
         args,
-        "\nThe noise floor is the error that the noise alone would leave. ε = 1000 stands for the published ε = ∞: what remains\nthere is what 200 Fourier features of bandwidth 1, or 100 bins, leave open.\n"
+        "\nThe noise floor is the error that the noise alone would leave. ε = 1000 stands for the published ε = ∞: what remains\nthere is what 200 Fourier features of bandwidth 1, or 100 bins, leave open.\n{ESTIMATOR}\nAnew in every repetition: {ANEW}.\n"
     );
     Ok(Outcome { result: Some(json!({"experiment": "table1", "cells": cells})), missing })
 }
@@ -266,16 +280,18 @@ fn figure_errors(args: &Args) -> anyhow::Result<Outcome> {
     for source in &sources {
         let mut lines: [Vec<Series>; 5] = Default::default();
         tell!(args, "{}, {} repetitions\n", source.name(), args.repetitions);
-        tell!(args, "{:<6} {:>6} {}", "sketch", "ε", MEASURES.map(|name| format!("{name:>22}")).concat());
-        for (style, (sketch, settings, _)) in SKETCHES.into_iter().enumerate() {
-            let found = in_parallel(args.repetitions as usize, |repetition| {
-                moments(source, settings, repetition as u64, args.points as usize, &losses)
-            })?;
+        let names = MEASURES.map(|name| format!("{name:>22}")).concat();
+        tell!(args, "{:<6} {:>6} {names} {:>15} {:>15}", "sketch", "ε", "E[x], published", "E[x], floor");
+        let found = in_parallel(args.repetitions as usize, |repetition| {
+            let settings = SKETCHES.map(|(_, settings, _)| settings);
+            moments(source, &settings, repetition as u64, args.points as usize, &losses)
+        })?;
+        for (style, (sketch, ..)) in SKETCHES.into_iter().enumerate() {
             let mut series: [Vec<Point>; 5] = Default::default();
             for (at, epsilon) in args.epsilon.iter().enumerate() {
                 let mut row = String::new();
                 for (measure, line) in series.iter_mut().enumerate() {
-                    let errors: Vec<f64> = found.iter().map(|findings| findings[at].scores[measure]).collect();
+                    let errors: Vec<f64> = found.iter().map(|findings| findings[style][at].scores[measure]).collect();
                     let (x, (y, error)) = (epsilon.to_f64(), mean_and_error(&errors));
                     line.push(Point { x, y, band: Some(quantiles(errors, 0.1, 0.9)) });
                     row += &format!("{:>22}", format!("{y:.2e} ± {error:.0e}"));
@@ -284,7 +300,10 @@ fn figure_errors(args: &Args) -> anyhow::Result<Outcome> {
                         "error": y, "std_error": error,
                     }));
                 }
-                tell!(args, "{sketch:<6} {:>6} {row}", epsilon.to_string());
+                let cell = PUBLISHED.iter().find(|cell| (cell.0, cell.1) == (source.name(), sketch));
+                let cell = cell.filter(|_| epsilon.to_f64() == 1.0).map_or("".into(), |cell| format!("{:.2e}", cell.3));
+                let floor = metrics::mean(found.iter().filter_map(|findings| findings[style][at].floor));
+                tell!(args, "{sketch:<6} {:>6} {row} {cell:>15} {:>15}", epsilon.to_string(), format!("{floor:.2e}"));
             }
             for (lines, points) in lines.iter_mut().zip(series) {
                 lines.push(Series::new(sketch, style, points));
@@ -303,6 +322,11 @@ fn figure_errors(args: &Args) -> anyhow::Result<Outcome> {
             });
         }
     }
+    for (sketch, settings, _) in SKETCHES {
+        tell!(args, "{sketch}: {settings}");
+    }
+    tell!(args, "{ESTIMATOR} {} points where there is no closed form.", args.points);
+    tell!(args, "Anew in every repetition: {ANEW}.\n");
     let figure = Figure {
         title: "Errors of one private sketch".into(),
         subtitle: format!(
@@ -317,12 +341,17 @@ fn figure_errors(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome { result: Some(json!({"experiment": "figure-errors", "points": points})), missing })
 }
 
+/// The place of a sketch among [`SKETCHES`].
+fn place(sketch: &str) -> usize {
+    SKETCHES.iter().position(|(name, ..)| *name == sketch).expect("a published sketch is known")
+}
+
 /// The published errors at ε = 1, as rings in the colour of their sketch.
 fn published(data: &str) -> impl Iterator<Item = Series> {
     PUBLISHED.into_iter().filter(move |cell| cell.0 == data).map(|(_, sketch, _, error)| {
-        let style = SKETCHES.iter().position(|(name, ..)| *name == sketch).expect("a published sketch is known");
         let points = vec![Point { x: 1.0, y: error, band: None }];
-        Series { marker: Marker::Ring, line: Line::None, ..Series::new(format!("{sketch}, published"), style, points) }
+        let label = format!("{sketch}, published");
+        Series { marker: Marker::Ring, line: Line::None, ..Series::new(label, place(sketch), points) }
     })
 }
 
@@ -331,7 +360,7 @@ fn figure_occupancy(args: &Args) -> anyhow::Result<Outcome> {
         Ok(data) => data,
         Err(mistake) => return Ok(Outcome { result: None, missing: Some(mistake) }),
     };
-    let mut methods = vec!["RFF", "RACE", "HIST", "DP-ERM", "without privacy"];
+    let methods = ["RFF", "RACE", "HIST", "DP-ERM", "without privacy"];
     let jobs = args.repetitions as usize * methods.len();
     let found = in_parallel(jobs, |job| {
         let (method, repetition) = (job / args.repetitions as usize, job as u64 % args.repetitions);
@@ -359,27 +388,46 @@ fn figure_occupancy(args: &Args) -> anyhow::Result<Outcome> {
     }
     tell!(
         args,
-        "\nPublished: RFF close to DP-ERM; RACE at least 0.9 from ε = 0.3; HIST useless; above 0.99 without privacy.\n"
+        "\nPublished: RFF close to DP-ERM; RACE at least 0.9 from ε = 0.3; HIST useless; above 0.99 without privacy.\nHistograms do not see columns together; additive weights even rank backwards.\n"
     );
-    let mut series: Vec<Series> = Vec::new();
-    for (style, (method, points)) in methods.drain(..).zip(lines).enumerate() {
-        let line = if style == 4 { Line::Dashed } else { Line::Solid };
-        series.push(Series { line, ..Series::new(method, style, points) });
+    for (sketch, _, settings) in SKETCHES {
+        tell!(args, "{sketch}: {settings}");
     }
+    tell!(args, "{ESTIMATOR} Loss over {} weighted points, negative weights kept, penalty {PENALTY}.", args.points);
+    tell!(args, "DP-ERM: objective perturbation for the replacement of a row, penalty {DPERM_PENALTY}.");
+    tell!(args, "Anew in every repetition: the split, the frequencies or hashes, the points; for every ε the noise.\n");
+    let distances: Vec<Vec<Point>> = lines.iter().map(|line| line.iter().map(below_one).collect()).collect();
+    let series = |lines: Vec<Vec<Point>>| {
+        let named = methods.iter().zip(lines).enumerate();
+        let one = |(style, (method, points)): (usize, (&&str, Vec<Point>))| {
+            let line = if style == 4 { Line::Dashed } else { Line::Solid };
+            Series { line, ..Series::new(*method, style, points) }
+        };
+        named.map(one).collect::<Vec<_>>()
+    };
     let figure = Figure {
         title: "Occupancy: a classifier learned from one private sketch".into(),
         subtitle: format!(
-            "AUC on held-out rows, mean of {} repetitions, band from the 10% to the 90% quantile",
+            "Mean of {} repetitions on held-out rows, band from the 10% to the 90% quantile; RFF m = 200, RACE R = W = 80 \
+             with σ = 0.1, HIST 20 bins",
             args.repetitions
         ),
-        columns: 1,
-        chart_size: (640.0, 380.0),
-        charts: vec![Chart {
-            title: String::new(),
-            x: Axis::new("ε", Scale::Log),
-            y: Axis::new("AUC", Scale::Linear).including(&[0.0, 1.0]),
-            series,
-        }],
+        columns: 2,
+        chart_size: (460.0, 340.0),
+        charts: vec![
+            Chart {
+                title: "AUC".into(),
+                x: Axis::new("ε", Scale::Log),
+                y: Axis::new("AUC", Scale::Linear).including(&[0.0, 1.0]),
+                series: series(lines),
+            },
+            Chart {
+                title: "What is missing to 1".into(),
+                x: Axis::new("ε", Scale::Log),
+                y: Axis::new("1 − AUC", Scale::Log),
+                series: series(distances),
+            },
+        ],
     };
     save(args, "figure-occupancy", &figure.draw())?;
     Ok(Outcome { result: Some(json!({"experiment": "figure-occupancy", "points": points})), missing: None })
@@ -411,13 +459,13 @@ impl Split {
     fn sketched(&self, settings: &str, repetition: u64, args: &Args) -> anyhow::Result<Vec<f64>> {
         let design = design(settings, repetition)?;
         let table = Table::from_csv_bytes(self.train.to_csv());
+        let mut reader = Reader::new(args.points as usize, repetition, true);
         let mut points = None;
         let mut learn = |epsilon: &Decimal| {
-            let released = release(&self.train, &table, &design, *epsilon)?;
-            let fit = read(&released, args.points as usize, repetition, true)?;
+            let fit = reader.read(&release(&self.train, &table, &design, *epsilon)?)?;
             let points = match &mut points {
                 Some(points) => points,
-                None => points.insert(labelled(&columns(&fit)?, 1.0)),
+                None => points.insert(labelled(&columns(fit)?, 1.0)),
             };
             let objective = Objective { points, weights: Some(fit.weights()), penalty: PENALTY, linear: None };
             Ok(self.auc(&objective.minimise(6)))
@@ -439,19 +487,17 @@ impl Split {
     }
 }
 
-/// The points of a fit, column by column.
-fn columns(fit: &Fit) -> anyhow::Result<Vec<Vec<f64>>> {
-    let schema = WeightedSample::schema(fit);
-    let read = |column: &Column| Ok(fit.values(&m2m::expr::col(column.name.as_str()).check(schema)?));
-    schema.columns().iter().map(read).collect()
-}
-
 /// Sensors and an intercept, divided by a number, with the last column as the label.
 fn labelled(columns: &[Vec<f64>], divisor: f64) -> Labelled {
     let (label, sensors) = columns.split_last().expect("a label");
     let row = |at: usize| sensors.iter().map(|column| column[at]).chain([1.0]).map(|x| x / divisor).collect();
     let rows = (0..label.len()).map(row).collect();
     Labelled { rows, labels: label.iter().map(|y| if *y > 0.5 { 1.0 } else { -1.0 }).collect() }
+}
+
+/// What an AUC lacks.
+fn below_one(auc: &Point) -> Point {
+    Point { x: auc.x, y: 1.0 - auc.y, band: auc.band.map(|(low, high)| (1.0 - high, 1.0 - low)) }
 }
 
 fn quantiles(mut values: Vec<f64>, low: f64, high: f64) -> (f64, f64) {

@@ -10,7 +10,7 @@ pub struct Axis {
 }
 
 /// A logarithmic axis shows no more than this ratio; what lies lower is drawn at its low end.
-const MOST_DECADES: f64 = 1e7;
+const MOST_DECADES: f64 = 1e5;
 
 /// How values become places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,9 +36,11 @@ impl Objective<'_> {
         for (at, (row, label)) in self.points.rows.iter().zip(&self.points.labels).enumerate() {
             let weight = self.weights.map_or(1.0, |weights| weights[at]) / count;
             let margin = label * dot(row, theta);
-            // log(1 + e^-t) without overflow.
-            value += weight * ((-margin.abs()).exp().ln_1p() + (-margin).max(0.0));
-            add(&mut gradient, -weight * label / (1.0 + margin.exp()), row);
+            // log(1 + e^-t) and its slope -1 / (1 + e^t) without overflow, from one power.
+            let power = (-margin.abs()).exp();
+            value += weight * (power.ln_1p() + (-margin).max(0.0));
+            let slope = if margin > 0.0 { power } else { 1.0 } / (1.0 + power);
+            add(&mut gradient, -weight * label * slope, row);
         }
         (value, gradient)
     }
@@ -60,11 +62,12 @@ impl Objective<'_> {
                 let mut next = theta.clone();
                 add(&mut next, length, &direction);
                 let expanded = self.expand(&next);
-                if expanded.0 <= value - 1e-4 * length * slope {
+                if expanded.0 < value - 1e-4 * length * slope {
                     break (next, expanded);
                 }
                 length *= 0.5;
-                if length < 1e-12 {
+                // No step is left that rounding would not hide.
+                if length * slope <= f64::EPSILON * value.abs() {
                     return theta;
                 }
             };

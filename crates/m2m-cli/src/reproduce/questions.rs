@@ -1,6 +1,6 @@
 //! What is asked of every sketch, and how its answers are scored.
 
-use m2m::expr::{Checked, Expr, Scalar, col};
+use m2m::expr::{Checked, Expr, col};
 
 use super::data::{Data, name};
 use super::metrics;
@@ -13,7 +13,10 @@ const CONJUNCTIONS: usize = 200;
 
 /// The functions of a row whose means are asked for, in an order that [`Questions::score`] knows.
 pub struct Questions {
+    /// As the library is asked.
     pub functions: Vec<Checked>,
+    /// The same, to be evaluated over many points.
+    pub products: Vec<Product>,
     truth: Vec<f64>,
     columns: usize,
 }
@@ -25,18 +28,58 @@ pub const MEASURES: [&str; 5] =
 /// The error of each of [`MEASURES`].
 pub type Scores = [f64; 5];
 
+/// A function of a row: a product of factors.
+pub struct Product(Vec<Factor>);
+
+#[derive(Clone, Copy)]
+enum Factor {
+    Column(usize),
+    AtMost(usize, f64),
+    AtLeast(usize, f64),
+}
+
+impl Product {
+    /// The mean of the function over points, given column by column, each times its weight if there are weights.
+    pub fn mean(&self, columns: &[Vec<f64>], weights: Option<&[f64]>) -> f64 {
+        let mut values = weights.map_or_else(|| vec![1.0; columns[0].len()], <[f64]>::to_vec);
+        for factor in &self.0 {
+            match *factor {
+                Factor::Column(at) => values.iter_mut().zip(&columns[at]).for_each(|(y, x)| *y *= x),
+                Factor::AtMost(at, cut) => {
+                    values.iter_mut().zip(&columns[at]).for_each(|(y, x)| *y *= f64::from(u8::from(*x <= cut)));
+                }
+                Factor::AtLeast(at, cut) => {
+                    values.iter_mut().zip(&columns[at]).for_each(|(y, x)| *y *= f64::from(u8::from(*x >= cut)));
+                }
+            }
+        }
+        metrics::mean(values)
+    }
+
+    fn expr(&self) -> Expr {
+        let factor = |factor: &Factor| match *factor {
+            Factor::Column(at) => col(name(at)),
+            Factor::AtMost(at, cut) => col(name(at)).le(cut),
+            Factor::AtLeast(at, cut) => col(name(at)).ge(cut),
+        };
+        let both = if let Some(Factor::Column(_)) = self.0.first() { |a, b| a * b } else { Expr::and };
+        self.0.iter().map(factor).reduce(both).expect("a product has factors")
+    }
+}
+
 impl Questions {
     /// The questions about a table: conjunctions cut its columns at quantiles between 10% and 90%.
     pub fn new(data: &Data, repetition: u64) -> Self {
         let d = data.columns.len();
-        let x = |at: usize| col(name(at));
-        let mut functions: Vec<Expr> = (0..d).map(x).collect();
-        functions.extend((0..d).map(|at| x(at) * x(at)));
+        let x = Factor::Column;
+        let mut products: Vec<Product> = (0..d).map(|at| Product(vec![x(at)])).collect();
+        products.extend((0..d).map(|at| Product(vec![x(at), x(at)])));
         for at in 0..d {
-            functions.extend((1..=CDF_POINTS).map(|i| x(at).le(i as f64 / CDF_POINTS as f64)));
+            let cut = |i: usize| i as f64 / CDF_POINTS as f64;
+            products.extend((1..=CDF_POINTS).map(|i| Product(vec![Factor::AtMost(at, cut(i))])));
         }
         for i in 0..d {
-            functions.extend((0..i).map(|j| x(i) * x(j)));
+            products.extend((0..i).map(|j| Product(vec![x(i), x(j)])));
         }
         let sorted: Vec<Vec<f64>> = data.columns.iter().map(|column| sorted(column)).collect();
         let mut random = Random::new("conjunctions", repetition);
@@ -46,17 +89,14 @@ impl Questions {
             let terms = places.into_iter().take(3).map(|at| {
                 let rank = (0.1 + 0.8 * random.uniform()) * (data.len() - 1) as f64;
                 let cut = sorted[at][rank as usize];
-                if random.uniform() < 0.5 { x(at).le(cut) } else { x(at).ge(cut) }
+                if random.uniform() < 0.5 { Factor::AtMost(at, cut) } else { Factor::AtLeast(at, cut) }
             });
-            functions.extend(terms.reduce(Expr::and));
+            products.push(Product(terms.collect()));
         }
-        let functions: Vec<Checked> =
-            functions.iter().map(|f| f.check(&data.schema).expect("questions fit their table")).collect();
-        let truth = functions
-            .iter()
-            .map(|function| metrics::mean((0..data.len()).map(|row| value(function, &data.columns, row))))
-            .collect();
-        Self { functions, truth, columns: d }
+        let check = |product: &Product| product.expr().check(&data.schema).expect("questions fit their table");
+        let functions = products.iter().map(check).collect();
+        let truth = products.iter().map(|product| product.mean(&data.columns, None)).collect();
+        Self { functions, products, truth, columns: d }
     }
 
     /// The true means of the columns.
@@ -94,11 +134,6 @@ impl Questions {
     }
 }
 
-/// The value of a function in a row of a table whose schema reads 0 to 1.
-pub fn value(function: &Checked, columns: &[Vec<f64>], row: usize) -> f64 {
-    function.value(&|column| Scalar::Number(columns[column][row])).weight()
-}
-
 fn sorted(column: &[f64]) -> Vec<f64> {
     let mut sorted = column.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -107,7 +142,21 @@ fn sorted(column: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use m2m::expr::Scalar;
+
     use super::*;
+
+    #[test]
+    fn products_are_the_functions_that_the_library_is_asked() {
+        let data = Data::random10(1).rows(&(0..50).collect::<Vec<_>>());
+        let questions = Questions::new(&data, 3);
+        let weights: Vec<f64> = (0..50).map(|i| f64::from(i) * 0.1 - 1.0).collect();
+        for (function, product) in questions.functions.iter().zip(&questions.products) {
+            let value = |row: usize| function.value(&|column| Scalar::Number(data.columns[column][row])).weight();
+            let mean = metrics::mean((0..50).map(|row| weights[row] * value(row)));
+            assert!((product.mean(&data.columns, Some(&weights)) - mean).abs() < 1e-12);
+        }
+    }
 
     #[test]
     fn the_truth_has_no_error() {

@@ -33,7 +33,7 @@ pub(crate) use columns::simplex;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};
 use faer::{Mat, Side};
@@ -43,7 +43,7 @@ use crate::expr::{Checked, Scalar};
 use crate::feature::{FeatureMap, MapSpec, Simd};
 use crate::prior::{Independent, Place, Prior, tables};
 use crate::release::Release;
-use crate::{Error, Schema};
+use crate::{Design, Error, Schema};
 use closed::{Closed, Gram, Pair, Split, is_closed, shared};
 use columns::Knowledge;
 use interactions::{Interactions, PointScores, Share, Spread};
@@ -120,7 +120,9 @@ pub struct Fit {
     alpha: Vec<f64>,
     maps: Vec<Box<dyn FeatureMap>>,
     blocks: Vec<Moments>,
-    points: OnceLock<Points>,
+    points: OnceLock<Arc<Points>>,
+    /// Where points stand for every feature: of which design, and the covariance of those features.
+    drawn: Option<(Design, Arc<Mat<f64>>)>,
     /// For each known column, the cell of every point.
     cells: OnceLock<Vec<Vec<u32>>>,
     /// For each column, the scores of every point.
@@ -181,9 +183,25 @@ impl Fit {
 
     /// Reads a release that has maps which a user wrote, given in the order of their blocks.
     pub fn with_maps(release: &Release, options: Options, own: Vec<Box<dyn FeatureMap>>) -> Result<Self, Error> {
+        Self::read(release, options, own, None)
+    }
+
+    /// Reads another release in the same way, with the same answers as [`Fit::new`]. If it has the same schema and design
+    /// and the prior is not learned from it, it shares the random points, their features and their Gram matrix: these
+    /// depend neither on the table nor on the noise.
+    pub fn again(&self, release: &Release) -> Result<Self, Error> {
+        Self::read(release, self.options.clone(), Vec::new(), Some(self))
+    }
+
+    fn read(
+        release: &Release,
+        options: Options,
+        own: Vec<Box<dyn FeatureMap>>,
+        other: Option<&Self>,
+    ) -> Result<Self, Error> {
         let mut own = own.into_iter();
-        let schema = release.schema().clone();
-        let maps = release.design()?.maps_with(&schema, Simd::detect(), |spec| {
+        let (schema, design) = (release.schema().clone(), release.design()?);
+        let maps = design.maps_with(&schema, Simd::detect(), |spec| {
             own.next().ok_or_else(|| {
                 Error::Question(format!(
                     "the release has `{}`, a map that a user wrote; hand its code to the library (Fit::with_maps)",
@@ -251,6 +269,7 @@ impl Fit {
             maps,
             blocks,
             points: OnceLock::new(),
+            drawn: None,
             cells: OnceLock::new(),
             scores: OnceLock::new(),
             interactions: None,
@@ -281,13 +300,23 @@ impl Fit {
             fit.closed = Some(closed);
             gram
         } else {
-            let points = fit.draw(|_| true, |_, _| true);
-            too_large(points.kept().len())?;
-            let gram = points.gram(Simd::detect());
+            let given = !matches!(fit.options.prior, Prior::Learned);
+            let same = other.filter(|other| given && other.schema == fit.schema);
+            let (points, gram) = match same.and_then(|other| Some((other.points.get()?, other.drawn.as_ref()?))) {
+                Some((points, (of, gram))) if *of == design => (points.clone(), gram.clone()),
+                _ => {
+                    let points = fit.draw(|_| true, |_, _| true);
+                    too_large(points.kept().len())?;
+                    let mut gram = points.gram(Simd::detect());
+                    rank_one(&mut gram, points.mean(), -1.0);
+                    (Arc::new(points), Arc::new(gram))
+                }
+            };
             fit.mean = points.mean().to_vec();
             fit.kept = points.kept().to_vec();
             let _ = fit.points.set(points);
-            let all = Triangle::from_fn(fit.mean.len(), |i, j| gram[(i, j)] - fit.mean[i] * fit.mean[j]);
+            fit.drawn = Some((design, gram.clone()));
+            let all = Triangle::from_fn(fit.mean.len(), |i, j| gram[(i, j)]);
             Gram { all, main: None, pairs: Vec::new() }
         };
         fit.knowledge = knowledge;
@@ -372,7 +401,7 @@ impl Fit {
         self.points.get_or_init(|| {
             let kept: std::collections::HashSet<(usize, usize)> = self.kept.iter().copied().collect();
             let wanted = |block: usize| self.kept.iter().any(|(other, _)| *other == block);
-            self.draw(wanted, |block, feature| kept.contains(&(block, feature)))
+            Arc::new(self.draw(wanted, |block, feature| kept.contains(&(block, feature))))
         })
     }
 
@@ -760,9 +789,14 @@ impl Fit {
             return start;
         }
         let tau = self.taus.among(&(0..self.schema.columns().len()).collect::<Vec<_>>());
-        let mut matrix = points.gram(Simd::detect());
-        rank_one(&mut matrix, points.mean(), -1.0);
-        let mut matrix = faer::Scale(tau) * matrix;
+        let mut matrix = match &self.drawn {
+            Some((_, gram)) => faer::Scale(tau) * &**gram,
+            None => {
+                let mut matrix = points.gram(Simd::detect());
+                rank_one(&mut matrix, points.mean(), -1.0);
+                faer::Scale(tau) * matrix
+            }
+        };
         let noise: Vec<f64> = points.kept().iter().map(|(block, _)| self.blocks[*block].noise).collect();
         for (i, noise) in noise.iter().enumerate() {
             matrix[(i, i)] += noise;
