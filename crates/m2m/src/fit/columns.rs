@@ -153,7 +153,8 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
             (None, Some((cells, counts, variance))) => {
                 let probabilities: Vec<f64> = counts.iter().map(|count| count / rows).collect();
                 let deviation = variance.sqrt() / rows;
-                let (axis, mut knowledge) = settle(schema, cells, &probabilities, deviation);
+                let law = Law::projected(&probabilities, deviation);
+                let (axis, mut knowledge) = settle(schema, cells, law, deviation);
                 // The tables are yet to be read as features, so the cells themselves stay open.
                 knowledge.variance = axis.cell_masses();
                 knowledge.noise = false;
@@ -195,7 +196,8 @@ pub(crate) fn learn_from(
     for (_, mut cells) in partitions {
         let cells = cells.remove(0);
         let guess: Vec<f64> = (0..cells.len()).map(|cell| probability(&cells, cell)).collect();
-        let (axis, mut knowledge) = settle(schema, cells, &guess, 0.2 / f64::from(UNKNOWN_BINS));
+        let deviation = 0.2 / f64::from(UNKNOWN_BINS);
+        let (axis, mut knowledge) = settle(schema, cells, Law::projected(&guess, deviation), deviation);
         knowledge.variance = axis.cell_masses();
         knowledge.noise = false;
         axes.push(axis);
@@ -212,14 +214,39 @@ fn from_marginal(release: &Release, marginal: Marginal, rows: f64) -> (Axis, Kno
     let sums = &block.sums()[marginal.first..][..marginal.cells.len()];
     let probabilities: Vec<f64> = sums.iter().map(|sum| *sum as f64 / rows).collect();
     let deviation = block.noise().standard_deviation(block.sums().len()) / rows;
-    let Some(merged) = from_merged_tables(release, &marginal.cells, rows) else {
-        return settle(release.schema(), marginal.cells, &probabilities, deviation);
+    let law = match from_merged_tables(release, &marginal.cells, rows) {
+        Some(merged) => merged.refine(&probabilities, deviation),
+        None => {
+            let (freed, left) = shrink(&probabilities, deviation);
+            let trace = some_of_the_uniform(&probabilities, deviation);
+            Law { probabilities: near(&freed, &left, 1.0), variance: left, groups: None, trace }
+        }
     };
-    let (probabilities, variances) = merged.refine(&probabilities, deviation * deviation);
-    // Tables have no features that could see a cell without probability, so next to none is enough.
-    let (axis, mut knowledge) = settle_with(release.schema(), marginal.cells, &probabilities, deviation, 1e-6);
-    knowledge.groups = Some((merged.groups, variances));
-    (axis, knowledge)
+    settle(release.schema(), marginal.cells, law, deviation)
+}
+
+/// A law of the cells of a column.
+struct Law {
+    probabilities: Vec<f64>,
+    /// As in [`Knowledge`].
+    variance: Vec<f64>,
+    groups: Option<(Vec<u32>, Vec<f64>)>,
+    /// How much of the uniform law is mixed in, so that nothing is impossible.
+    trace: f64,
+}
+
+impl Law {
+    /// Noisy probabilities, projected on the simplex.
+    fn projected(noisy: &[f64], deviation: f64) -> Self {
+        let probabilities = simplex(noisy);
+        let left = |p: &f64| deviation * deviation * if *p > 0.0 { 1.0 } else { CLIPPED };
+        let variance = probabilities.iter().map(left).collect();
+        Self { probabilities, variance, groups: None, trace: some_of_the_uniform(noisy, deviation) }
+    }
+}
+
+fn some_of_the_uniform(noisy: &[f64], deviation: f64) -> f64 {
+    (0.1 * deviation * (noisy.len() as f64).sqrt()).clamp(1e-9, 0.02)
 }
 
 /// What tables over merged cells tell of one column: the group of each cell, the share of rows in each group, and the
@@ -231,19 +258,33 @@ struct Merged {
 }
 
 impl Merged {
-    /// Cells that agree as well as possible with their own noisy values and with those of the groups, and the variances of
-    /// the groups then.
-    fn refine(&self, cells: &[f64], variance: f64) -> (Vec<f64>, Vec<f64>) {
-        let (mut sums, mut sizes) = (vec![0.0; self.shares.len()], vec![0.0; self.shares.len()]);
-        for (group, x) in self.groups.iter().zip(cells) {
-            sums[*group as usize] += x;
-            sizes[*group as usize] += 1.0;
+    /// Cells that agree as well as possible with their own noisy values and with those of the groups: the groups first, then
+    /// the cells of each, freed of noise.
+    fn refine(self, noisy: &[f64], deviation: f64) -> Law {
+        let count = self.shares.len();
+        let groups = &self.groups;
+        let members = |group: usize| (0..noisy.len()).filter(move |cell| groups[*cell] as usize == group);
+        let sums: Vec<f64> = (0..count).map(|group| members(group).map(|cell| noisy[cell]).sum()).collect();
+        let sizes: Vec<f64> = (0..count).map(|group| members(group).count() as f64).collect();
+        let left: Vec<f64> =
+            sizes.iter().map(|size| 1.0 / (1.0 / (size * deviation * deviation) + 1.0 / self.variance)).collect();
+        let moved: Vec<f64> =
+            (0..count).map(|group| (self.shares[group] - sums[group]) * left[group] / self.variance).collect();
+        let totals = near(&sums.iter().zip(&moved).map(|(sum, step)| sum + step).collect::<Vec<_>>(), &left, 1.0);
+        let cells: Vec<f64> = (0..noisy.len())
+            .map(|cell| noisy[cell] + moved[groups[cell] as usize] / sizes[groups[cell] as usize])
+            .collect();
+        let (freed, variance) = shrink(&cells, deviation);
+        let mut probabilities = vec![0.0; noisy.len()];
+        for (group, total) in totals.iter().enumerate() {
+            let at: Vec<usize> = members(group).collect();
+            let of = |all: &[f64]| at.iter().map(|cell| all[*cell]).collect::<Vec<_>>();
+            for (cell, p) in at.iter().zip(near(&of(&freed), &of(&variance), *total)) {
+                probabilities[*cell] = p;
+            }
         }
-        let own: Vec<f64> = sizes.iter().map(|size| size * variance).collect();
-        let left: Vec<f64> = own.iter().map(|own| 1.0 / (1.0 / own + 1.0 / self.variance)).collect();
-        let step = |group: usize| (self.shares[group] - sums[group]) * left[group] / self.variance / sizes[group];
-        let refined = self.groups.iter().zip(cells).map(|(group, x)| x + step(*group as usize)).collect();
-        (refined, left)
+        // Tables have no features that could see a cell without probability, so next to no trace is enough.
+        Law { probabilities, variance, groups: Some((self.groups, left)), trace: 1e-6 }
     }
 }
 
@@ -278,25 +319,87 @@ fn from_merged_tables(release: &Release, cells: &Cells, rows: f64) -> Option<Mer
     Some(Merged { groups: found?.to_vec(), shares, variance: 1.0 / weights })
 }
 
-/// Noisy probabilities as a law: projected on the simplex, with a trace of the uniform so that nothing is impossible.
-fn settle(schema: &Schema, cells: Cells, noisy: &[f64], deviation: f64) -> (Axis, Knowledge) {
-    let trace = (0.1 * deviation * (noisy.len() as f64).sqrt()).clamp(1e-9, 0.02);
-    settle_with(schema, cells, noisy, deviation, trace)
-}
-
-fn settle_with(schema: &Schema, cells: Cells, noisy: &[f64], deviation: f64, trace: f64) -> (Axis, Knowledge) {
+/// The prior of a column, and what is known of it.
+fn settle(schema: &Schema, cells: Cells, law: Law, deviation: f64) -> (Axis, Knowledge) {
     let mut axis = Axis::new(schema, cells.column(), Some(&cells));
-    let uniform: Vec<f64> = axis.cell_masses().iter().map(|mass| mass.max(1e-3 / noisy.len() as f64)).collect();
+    let uniform: Vec<f64> = axis.cell_masses().iter().map(|mass| mass.max(1e-3 / cells.len() as f64)).collect();
     let total: f64 = uniform.iter().sum();
-    let projected = simplex(noisy);
-    let probabilities: Vec<f64> =
-        projected.iter().zip(&uniform).map(|(p, u)| (1.0 - trace) * p + trace * u / total).collect();
+    let mixed = |(p, u): (&f64, &f64)| (1.0 - law.trace) * p + law.trace * u / total;
+    let probabilities: Vec<f64> = law.probabilities.iter().zip(&uniform).map(mixed).collect();
     axis.set_cells(&probabilities);
     axis.lean(&leans(&cells, &probabilities, deviation));
-    let variance = projected.iter().map(|p| deviation * deviation * if *p > 0.0 { 1.0 } else { CLIPPED }).collect();
-    let uneven = unevenness(&projected, deviation);
+    let uneven = unevenness(&law.probabilities, deviation);
     let within = probabilities.iter().map(|p| uneven * p * p).collect();
-    (axis, Knowledge { cells, variance, groups: None, noise: true, within, effects: Mat::new(), tilts: Vec::new() })
+    let Law { variance, groups, .. } = law;
+    (axis, Knowledge { cells, variance, groups, noise: true, within, effects: Mat::new(), tilts: Vec::new() })
+}
+
+/// Cells, many of which may be empty or small, freed of noise: posterior means and variances under a prior that is fitted to
+/// the cells themselves, a mixture of zero and of exponential laws whose scales stand out of the noise.
+fn shrink(noisy: &[f64], deviation: f64) -> (Vec<f64>, Vec<f64>) {
+    const ROUNDS: usize = 40;
+    let density = |z: f64| (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt();
+    let below = |z: f64| 0.5 * libm::erfc(-z / std::f64::consts::SQRT_2);
+    // In units of the noise.
+    let z: Vec<f64> = noisy.iter().map(|x| x / deviation).collect();
+    let largest = z.iter().fold(2.0f64, |a, b| a.max(*b));
+    let scales: Vec<f64> = (2..).map(|k| 2f64.powi(k)).take_while(|scale| *scale <= 2.0 * largest.max(2.0)).collect();
+    // Likelihood, mean and second moment of each cell under each law; zero is the first.
+    let laws: Vec<Vec<(f64, f64, f64)>> = z
+        .iter()
+        .map(|z| {
+            let zero = (density(*z).max(1e-290), 0.0, 0.0);
+            let exponential = |scale: &f64| {
+                let centre = z - 1.0 / scale;
+                // The normal law about the centre, cut off at zero; its tail far below by the first terms of a series.
+                let (mass, ratio) = if centre > -25.0 {
+                    (below(centre), density(centre) / below(centre))
+                } else {
+                    (density(centre) / -centre, -centre - 1.0 / centre)
+                };
+                let likelihood = mass.max(1e-290) * ((0.5 / scale - z) / scale).exp() / scale;
+                let first = (centre + ratio).max(0.0);
+                (likelihood, first, (1.0 + centre * first).max(first * first))
+            };
+            std::iter::once(zero).chain(scales.iter().map(exponential)).collect()
+        })
+        .collect();
+    let count = scales.len() + 1;
+    let mut weights = vec![1.0 / count as f64; count];
+    let share = |cell: &[(f64, f64, f64)], weights: &[f64]| -> Vec<f64> {
+        let parts: Vec<f64> = cell.iter().zip(weights).map(|((likelihood, ..), weight)| likelihood * weight).collect();
+        let total: f64 = parts.iter().sum::<f64>().max(1e-300);
+        parts.iter().map(|part| part / total).collect()
+    };
+    for _ in 0..ROUNDS {
+        // One cell's worth of doubt.
+        let mut next = vec![1.0 / count as f64; count];
+        for cell in &laws {
+            next.iter_mut().zip(share(cell, &weights)).for_each(|(sum, share)| *sum += share);
+        }
+        weights = next.iter().map(|sum| sum / (z.len() + 1) as f64).collect();
+    }
+    laws.iter()
+        .map(|cell| {
+            let shares = share(cell, &weights);
+            let mean: f64 = shares.iter().zip(cell).map(|(share, (_, first, _))| share * first).sum();
+            let square: f64 = shares.iter().zip(cell).map(|(share, (_, _, second))| share * second).sum();
+            (mean * deviation, (square - mean * mean).max(DOUBT) * deviation * deviation)
+        })
+        .unzip()
+}
+
+/// The numbers from 0 up that have a given sum and are nearest to some with errors of given variances.
+fn near(numbers: &[f64], variances: &[f64], sum: f64) -> Vec<f64> {
+    // Σ max(0, x + t v) = sum, by bisection over t.
+    let at = |t: f64| numbers.iter().zip(variances).map(move |(x, v)| (x + t * v).max(0.0));
+    let least = variances.iter().fold(f64::INFINITY, |a, b| a.min(*b)).max(1e-300);
+    let (mut low, mut high) = (-2.0 / least, 2.0 / least);
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if at(middle).sum::<f64>() < sum { low = middle } else { high = middle }
+    }
+    at(high).collect()
 }
 
 /// How much the density leans within each bin, judged by its neighbours: half its relative change across the bin, as far
@@ -315,6 +418,8 @@ fn leans(cells: &Cells, probabilities: &[f64], deviation: f64) -> Vec<f64> {
 
 /// How much of the noise's variance remains in a cell that came out below zero and was set to it.
 const CLIPPED: f64 = 0.25;
+/// How much of it remains at least in a cell that is taken for empty.
+const DOUBT: f64 = 0.1;
 
 /// How far a column may be from level within its cells, as a variance relative to that of the cell: judged by how far
 /// neighbouring cells differ (a slope) and how far one stands out from both its neighbours (a spike, whose place within

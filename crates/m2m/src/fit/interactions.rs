@@ -91,7 +91,7 @@ pub(crate) struct Spread {
 }
 
 /// Exponents of decay that are tried.
-const DECAYS: [f64; 5] = [0.5, 1.0, 1.5, 2.0, 3.0];
+const DECAYS: [f64; 7] = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0];
 /// Candidates for the scale of a set.
 const SCALES: usize = 15;
 /// The scale of interactions of three columns that no table tells of, over the root of that of two: weaker where columns
@@ -655,4 +655,236 @@ fn basis(axis: &Axis, groups: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
         }
     }
     (basis, orders)
+}
+
+#[cfg(test)]
+mod tests {
+    use faer::linalg::solvers::Solve;
+
+    use super::*;
+    use crate::Schema;
+    use crate::feature::HistSpec;
+    use crate::stream::PublicStream;
+
+    /// A lattice with missing values, a category, and a continuous column, none of them uniform.
+    fn prior() -> Independent {
+        let schema = Schema::from_toml(
+            "[[column]]\nname='k'\ntype='integer'\nmin=0\nmax=6\nnullable=true\n\
+             [[column]]\nname='g'\ntype='category'\nlevels=['a','b','c']\n\
+             [[column]]\nname='x'\ntype='number'\nmin=0\nmax=1\natoms=[0]",
+        )
+        .unwrap();
+        let mut random = PublicStream::new("test", 3);
+        let tables = MapSpec::Hist(HistSpec::with_bins(8)).tables(&schema).unwrap();
+        let axes = tables
+            .iter()
+            .map(|(_, cells)| {
+                let mut axis = Axis::new(&schema, cells[0].column(), Some(&cells[0]));
+                let raw: Vec<f64> = (0..cells[0].len()).map(|_| 0.2 + random.uniform()).collect();
+                let total: f64 = raw.iter().sum();
+                axis.set_cells(&raw.iter().map(|x| x / total).collect::<Vec<_>>());
+                axis
+            })
+            .collect();
+        Independent { axes }
+    }
+
+    /// Groups of the cells of the three columns: 8, 5 and 10 of them.
+    fn groups() -> Groups {
+        vec![Some(vec![0, 0, 1, 1, 2, 2, 3, 4]), Some(vec![0, 1, 2, 3, 3]), Some(vec![0, 0, 1, 1, 2, 2, 3, 3, 4, 3])]
+    }
+
+    #[test]
+    fn functions_are_orthonormal() {
+        let prior = prior();
+        for axis in &prior.axes {
+            let (basis, orders) = basis(axis, 5);
+            assert!(basis.len() >= 3 && orders.len() == basis.len());
+            for (i, e) in basis.iter().enumerate() {
+                assert!(axis.mean(e).abs() < 1e-9);
+                for (j, f) in basis.iter().enumerate() {
+                    assert!((axis.inner(e, f) - f64::from(i == j)).abs() < 1e-8, "{i} {j}");
+                }
+            }
+        }
+    }
+
+    /// The diagonal posterior is the one of dense Gaussian algebra, with the effects of fewer columns as unknowns of
+    /// enormous variance.
+    #[test]
+    fn posterior_is_that_of_dense_algebra() {
+        let prior = prior();
+        let groups = groups();
+        let decay = 1.5;
+        let mut random = PublicStream::new("test", 4);
+        for set in [vec![0usize, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]] {
+            let columns: Vec<Option<Scores>> = prior
+                .axes
+                .iter()
+                .zip(&groups)
+                .map(|(axis, groups)| Some(Scores::new(axis, groups.as_ref().unwrap(), decay)))
+                .collect();
+            let group = |column: usize| groups[column].as_ref().unwrap();
+            let sizes: Vec<usize> = set.iter().map(|c| *group(*c).iter().max().unwrap() as usize + 1).collect();
+            let len: usize = sizes.iter().product();
+            let noise = 4e-4;
+            let values: Vec<f64> = (0..len).map(|_| 0.05 * random.uniform()).collect();
+            let table = Table { columns: set.clone(), sizes: sizes.clone(), values: values.clone(), noise };
+            let reading = table.read(&columns);
+            let candidate = 9;
+            let s = scale(candidate);
+            let mut law = [0.0; SCALES];
+            law[candidate] = 1.0;
+            let posterior = reading.posterior(&set, &reading.likelihoods(), &law);
+            let size = set.len() - 2;
+            let mut both = [vec![], vec![]];
+            both[size] = columns;
+            let interactions = Interactions {
+                columns: if size == 0 {
+                    [std::mem::take(&mut both[0]), no_columns()]
+                } else {
+                    [no_columns(), std::mem::take(&mut both[1])]
+                },
+                groups: [groups.clone(), groups.clone()],
+                at: [(set.clone(), 0)].into(),
+                sets: vec![posterior],
+            };
+
+            // A question that is a product of functions with values drawn at random, of mean zero, so that it asks for what
+            // all of its columns do together.
+            let factors: Vec<(usize, Vec<f64>)> = set
+                .iter()
+                .map(|column| {
+                    let axis = &prior.axes[*column];
+                    let point = |place: &Place| f64::from(*place != Place::Slope);
+                    let raw: Vec<f64> = axis.places().iter().map(|place| point(place) * random.uniform()).collect();
+                    let mean = axis.mean(&raw);
+                    (*column, raw.iter().zip(axis.places()).map(|(x, place)| x - mean * point(place)).collect())
+                })
+                .collect();
+            let term = Term { coefficient: 2.0, factors };
+            let shares = interactions.shares(&term, &prior);
+            let value = interactions.value(term.coefficient, &shares);
+            let mut spread = Spread::default();
+            interactions.spread((&term, &shares), (&term, &shares), &prior, &mut spread);
+
+            // Dense: coefficients of all products of basis functions, then nuisances; rows are cells of the table.
+            let bases: Vec<(Vec<Vec<f64>>, Vec<f64>)> =
+                set.iter().zip(&sizes).map(|(c, size)| basis(&prior.axes[*c], *size)).collect();
+            let in_group = |c: usize, g: usize, e: Option<&Vec<f64>>| -> f64 {
+                let axis = &prior.axes[c];
+                (0..axis.len())
+                    .filter(|p| group(c)[axis.partition()[*p] as usize] as usize == g)
+                    .map(|p| axis.mass()[p] * e.map_or(f64::from(axis.places()[p] != Place::Slope), |e| e[p]))
+                    .sum()
+            };
+            let cells: Vec<Vec<usize>> = (0..len)
+                .map(|at| {
+                    let mut rest = at;
+                    let mut cell: Vec<usize> = sizes
+                        .iter()
+                        .rev()
+                        .map(|size| {
+                            let g = rest % size;
+                            rest /= size;
+                            g
+                        })
+                        .collect();
+                    cell.reverse();
+                    cell
+                })
+                .collect();
+            let mut indices: Vec<Vec<usize>> = vec![vec![]];
+            for (basis, _) in &bases {
+                indices = indices.iter().flat_map(|i| (0..basis.len()).map(move |k| [&i[..], &[k]].concat())).collect();
+            }
+            let mut design: Vec<Vec<f64>> = Vec::new();
+            let (mut variance, mut question) = (Vec::new(), Vec::new());
+            for index in &indices {
+                design.push(
+                    cells
+                        .iter()
+                        .map(|cell| {
+                            (0..set.len()).map(|j| in_group(set[j], cell[j], Some(&bases[j].0[index[j]]))).product()
+                        })
+                        .collect(),
+                );
+                variance.push(s * (0..set.len()).map(|j| bases[j].1[index[j]].powf(-decay)).product::<f64>());
+                question.push(
+                    term.coefficient
+                        * (0..set.len())
+                            .map(|j| prior.axes[set[j]].inner(&term.factors[j].1, &bases[j].0[index[j]]))
+                            .product::<f64>(),
+                );
+            }
+            // What any function of fewer columns does: masses of one column times anything in the others.
+            for j in 0..set.len() {
+                for other in 0..len / sizes[j] {
+                    design.push(
+                        cells
+                            .iter()
+                            .map(|cell| {
+                                let rest: usize =
+                                    (0..set.len()).filter(|k| *k != j).fold(0, |sum, k| sum * sizes[k] + cell[k]);
+                                if rest == other { in_group(set[j], cell[j], None) } else { 0.0 }
+                            })
+                            .collect(),
+                    );
+                    variance.push(1e6);
+                    question.push(0.0);
+                }
+            }
+            let v = Mat::from_fn(len, len, |a, b| {
+                design.iter().zip(&variance).map(|(column, v)| v * column[a] * column[b]).sum::<f64>()
+                    + if a == b { noise } else { 0.0 }
+            });
+            let k: Vec<f64> = (0..len)
+                .map(|a| design.iter().zip(&variance).zip(&question).map(|((column, v), q)| v * column[a] * q).sum())
+                .collect();
+            let solved = v.partial_piv_lu().solve(Mat::from_fn(len, 1, |i, _| k[i]));
+            let mean: f64 = (0..len).map(|a| solved[(a, 0)] * values[a]).sum();
+            let all: f64 = variance.iter().zip(&question).map(|(v, q)| v * q * q).sum();
+            let left = all - (0..len).map(|a| solved[(a, 0)] * k[a]).sum::<f64>();
+            assert!((value - mean).abs() < 1e-4 * mean.abs().max(left.sqrt()), "{set:?}: {value}, not {mean}");
+            // The rest is what lies beyond the basis.
+            assert!(spread.all >= left * (1.0 - 1e-3), "{set:?}: {}, not {left}", spread.all);
+            let within: f64 = (0..set.len())
+                .map(|j| {
+                    let axis = &prior.axes[set[j]];
+                    let f = &term.factors[j].1;
+                    let a: Vec<f64> = bases[j].0.iter().map(|e| axis.inner(f, e)).collect();
+                    let inside: f64 = a.iter().zip(&bases[j].1).map(|(a, o)| a * a * o.powf(-decay)).sum();
+                    let beyond = axis.inner(f, f) - axis.mean(f).powi(2) - dot(&a, &a);
+                    let last = bases[j].1.iter().fold(1.0f64, |x, y| x.max(*y));
+                    inside + (last + 1.0).powf(-decay) * beyond
+                })
+                .product();
+            let beyond = term.coefficient.powi(2) * s * within - all;
+            assert!((spread.all - left - beyond).abs() < 1e-3 * left, "{set:?}: {} {left} {beyond}", spread.all);
+            assert!(spread.privacy > 0.0 && spread.privacy < left);
+        }
+    }
+
+    fn no_columns() -> Vec<Option<Scores>> {
+        vec![None, None, None]
+    }
+
+    /// Tables of independent columns are read as such; dependent ones keep their scale.
+    #[test]
+    fn scales_are_told_from_noise() {
+        let mut random = PublicStream::new("test", 5);
+        let mut reading = |size: f64| Reading {
+            moments: (0..25).map(|_| 0.01 * random.normal() + size * random.normal()).collect(),
+            singular: vec![1.0; 25],
+            noise: 1e-4,
+        };
+        let faint: Vec<[f64; SCALES]> = (0..30).map(|_| reading(0.0).likelihoods()).collect();
+        let strong: Vec<[f64; SCALES]> = (0..10).map(|_| reading(0.3).likelihoods()).collect();
+        let (law, _) = fit_law(&[&faint[..], &strong[..]].concat());
+        let mean = |likelihoods: &[f64; SCALES]| {
+            weigh(likelihoods, &law).0.iter().enumerate().map(|(i, w)| w * scale(i)).sum::<f64>()
+        };
+        assert!(faint.iter().all(|table| mean(table) < 1e-3));
+        assert!(strong.iter().all(|table| mean(table) > 0.03 && mean(table) < 0.3));
+    }
 }

@@ -1,0 +1,240 @@
+//! The default design, in two rounds: what it adds up, what it spends, how it chooses, and how well it answers.
+
+mod common;
+
+use std::fmt::Write as _;
+
+use common::Random;
+use m2m::auto::{Auto, FirstRound};
+use m2m::estimate::Model;
+use m2m::expr::{col, lit};
+use m2m::feature::{HistSpec, MapSpec};
+use m2m::fit::{Fit, Options};
+use m2m::privatise::{Budget, Mechanism, Neighbours, Privacy};
+use m2m::source::{self, Table};
+use m2m::task::Ask;
+use m2m::{Release, Schema};
+
+const SCHEMA: &str = "
+[[column]]
+name = 'x'
+type = 'number'
+min = 0
+max = 1
+[[column]]
+name = 'k'
+type = 'integer'
+min = 0
+max = 9
+nullable = true
+[[column]]
+name = 'g'
+type = 'category'
+levels = ['a', 'b', 'c']
+";
+
+/// Rows in which all columns depend on each other.
+struct Rows(Vec<(f64, Option<i64>, &'static str)>);
+
+impl Rows {
+    fn new(count: usize, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let row = |random: &mut Random| {
+            let x = random.unit() * random.unit();
+            let k = (10.0 * (0.6 * x + 0.4 * random.unit())) as i64;
+            let g = if x > 0.5 { "a" } else { random.pick(&["a", "b", "b", "c"]) };
+            (x, if random.below(20) == 0 { None } else { Some(k.min(9)) }, g)
+        };
+        Self((0..count).map(|_| row(&mut random)).collect())
+    }
+
+    fn table(&self) -> Table {
+        let mut text = String::from("x,k,g\n");
+        for (x, k, g) in &self.0 {
+            let k = k.map_or_else(String::new, |k| k.to_string());
+            writeln!(text, "{x},{k},{g}").unwrap();
+        }
+        Table::from_csv_bytes(text.into_bytes())
+    }
+}
+
+fn schema() -> Schema {
+    Schema::from_toml(SCHEMA).unwrap()
+}
+
+fn budget(epsilon: &str, delta: Option<&str>, rho: Option<&str>) -> Budget {
+    let parse = |text: &str| text.parse().unwrap();
+    let epsilon = if rho.is_some() { None } else { Some(parse(epsilon)) };
+    Budget::new(epsilon, delta.map(parse), rho.map(parse)).unwrap()
+}
+
+fn release(schema: &Schema, auto: &Auto, privacy: Privacy, table: &Table) -> Release {
+    let first = FirstRound::new(schema, auto, privacy).unwrap();
+    let (sums, _) = source::sketch(&first.sketcher().unwrap(), table, 2, &()).unwrap();
+    let second = first.privatise(sums).unwrap();
+    let (sums, _) = source::sketch(&second.sketcher().unwrap(), table, 1, &()).unwrap();
+    second.privatise(sums).unwrap()
+}
+
+/// At ε = 1000 noise is other than 0 with probability below 10⁻²⁰: tables are counted again by hand, with the groups that
+/// the release itself states.
+#[test]
+fn tables_hold_what_is_counted_by_hand() {
+    let rows = Rows::new(4000, 1);
+    let release = release(&schema(), &Auto::default(), Privacy::new(budget("1000", None, None)), &rows.table());
+    assert_eq!(release.count().value, 4000);
+    let MapSpec::Hist(HistSpec { bins, whole, .. }) = release.blocks()[0].map() else { panic!("histograms first") };
+    assert_eq!((*bins, *whole), (256, Some(256)));
+    // x has 256 bins and missing, k 10 values and missing, g 3 levels, other and missing.
+    let cells = |(x, k, g): &(f64, Option<i64>, &str)| {
+        [(256.0 * x) as usize, k.map_or(10, |k| k as usize), ["a", "b", "c"].iter().position(|l| l == g).unwrap()]
+    };
+    let mut tables = 0;
+    for block in &release.blocks()[1..] {
+        let MapSpec::Merged(spec) = block.map() else { panic!("tables follow") };
+        let sizes: Vec<usize> =
+            spec.columns.iter().map(|column| *column.groups.iter().max().unwrap() as usize + 1).collect();
+        assert_eq!(spec.columns.iter().map(|column| column.groups.len()).collect::<Vec<_>>(), [257, 11, 5]);
+        let mut first = 0;
+        for table in &spec.tables {
+            let len: usize = table.iter().map(|column| sizes[*column as usize]).product();
+            let mut counts = vec![0; len];
+            for row in &rows.0 {
+                let cells = cells(row);
+                let place = table.iter().fold(0, |place, column| {
+                    let column = *column as usize;
+                    place * sizes[column] + spec.columns[column].groups[cells[column]] as usize
+                });
+                counts[place] += 1;
+            }
+            assert_eq!(block.sums()[first..][..len], counts);
+            first += len;
+            tables += 1;
+        }
+        assert_eq!(first, block.sums().len());
+    }
+    assert_eq!(tables, 4, "three pairs and one triple");
+}
+
+/// What both rounds spend adds up to the budget and no more, by the mechanisms that the release states.
+#[test]
+fn rounds_spend_the_budget() {
+    let table = Rows::new(3000, 2).table();
+    for budget in [budget("0.7", None, None), budget("1", Some("1e-6"), None), budget("", None, Some("0.3"))] {
+        let release = release(&schema(), &Auto::default(), Privacy::new(budget), &table);
+        let groups = |block: &m2m::release::ReleasedBlock| match block.body() {
+            m2m::feature::Body::OneHot { groups } => groups as f64,
+            other => panic!("{other:?}"),
+        };
+        let scale = |s: m2m::privatise::Scale| s.numerator() as f64 / s.denominator() as f64;
+        let mechanisms = std::iter::once((1.0, release.count().noise.unwrap()))
+            .chain(release.blocks().iter().map(|block| (groups(block), block.noise())));
+        // Σ Δ₁/t for pure ε, Σ Δ₂²/2σ² otherwise.
+        let spent: f64 = mechanisms
+            .map(|(groups, mechanism)| match mechanism {
+                Mechanism::DiscreteLaplace { scale: t } => groups / scale(t),
+                Mechanism::DiscreteGaussian { sigma } => groups / (2.0 * scale(sigma).powi(2)),
+                Mechanism::DiscKnorm { .. } => panic!("no discs here"),
+            })
+            .sum();
+        match budget {
+            Budget::Pure { .. } => assert!(spent <= 0.7 && spent > 0.6999, "{spent}"),
+            Budget::Concentrated { .. } => assert!(spent <= 0.3 && spent > 0.2999, "{spent}"),
+            // One over √2ρ is the σ of a single release; (1, 10⁻⁶) needs 4.22 by Balle and Wang.
+            Budget::Approximate { .. } => {
+                let sigma = 1.0 / (2.0 * spent).sqrt();
+                assert!(sigma > 4.22 && sigma < 4.4, "{sigma}");
+            }
+        }
+        // A reader checks the same before it believes the file.
+        let path = std::env::temp_dir().join(format!("m2m-auto-{}-{}.m2m", std::process::id(), spent.to_bits()));
+        release.save(&path, true).unwrap();
+        assert_eq!(Release::open(&path).unwrap(), release);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// The stated number of rows decides as the noisy one does; more rows and more budget give finer tables.
+#[test]
+fn the_rule_follows_rows_and_budget() {
+    let table = Rows::new(3000, 3).table();
+    let shape = |rows: Option<u64>, epsilon: &str| {
+        let release = release(&schema(), &Auto { rows }, Privacy::new(budget(epsilon, None, None)), &table);
+        let MapSpec::Hist(spec) = release.blocks()[0].map() else { panic!("histograms first") };
+        let MapSpec::Merged(merged) = release.blocks()[1].map() else { panic!("tables follow") };
+        (spec.bins, merged.columns[0].groups.iter().max().unwrap() + 1, release.blocks().len())
+    };
+    let fine = [shape(Some(3000), "0.1"), shape(Some(300_000), "0.1"), shape(Some(300_000), "10")];
+    assert!(fine[0].0 < fine[1].0 && fine[1].0 < fine[2].0, "{fine:?}");
+    assert!(fine[0].1 <= fine[1].1 && fine[1].1 < fine[2].1, "{fine:?}");
+    assert_eq!((fine[0].2, fine[2].2), (2, 3), "three columns have a table of their own where noise is small");
+    assert_eq!(shape(None, "10").0, shape(Some(3000), "10").0);
+}
+
+#[test]
+fn units_and_neighbours_are_kept() {
+    let rows = Rows::new(2000, 4);
+    let privacy = Privacy { neighbours: Neighbours::Replace, ..Privacy::new(budget("1", None, None)) };
+    let replaced = release(&schema(), &Auto::default(), privacy, &rows.table());
+    assert_eq!((replaced.count().value, replaced.count().noise), (2000, None));
+
+    let users = Schema::from_toml(&format!("[privacy]\nunit = 'who'\nmax_rows = 2\n{SCHEMA}")).unwrap();
+    let mut text = String::from("who,x,k,g\n");
+    for (i, (x, k, g)) in rows.0.iter().enumerate() {
+        writeln!(text, "{},{x},{},{g}", i / 10, k.unwrap_or(3)).unwrap();
+    }
+    let table = Table::from_csv_bytes(text.into_bytes());
+    let bounded = release(&users, &Auto::default(), Privacy::new(budget("1000", None, None)), &table);
+    assert_eq!(bounded.count().value, 400, "two rows of each of 200 users");
+    // The same two rows in both rounds: the table of x and k adds up to the histogram of g.
+    for block in bounded.blocks() {
+        assert_eq!(block.sums().iter().sum::<i64>() % 400, 0);
+    }
+    assert!(FirstRound::new(&users, &Auto::default(), privacy).is_err(), "a user's number of rows can change");
+}
+
+#[test]
+fn sums_of_another_round_are_refused() {
+    let table = Rows::new(500, 5).table();
+    let privacy = Privacy::new(budget("1", None, None));
+    let first = FirstRound::new(&schema(), &Auto::default(), privacy).unwrap();
+    let known = FirstRound::new(&schema(), &Auto { rows: Some(500) }, privacy).unwrap();
+    let (sums, _) = source::sketch(&known.sketcher().unwrap(), &table, 1, &()).unwrap();
+    assert!(first.privatise(sums).is_err());
+    let one = Schema::from_toml("[[column]]\nname = 'b'\ntype = 'boolean'").unwrap();
+    let first = FirstRound::new(&one, &Auto::default(), privacy).unwrap();
+    let (sums, _) =
+        source::sketch(&first.sketcher().unwrap(), &Table::from_csv_bytes(b"b\ntrue\n".to_vec()), 1, &()).unwrap();
+    assert!(first.privatise(sums).err().unwrap().to_string().contains("one column"));
+}
+
+/// Exact and sampled readings agree, and both with the truth.
+#[test]
+fn answers_are_near_the_truth() {
+    let rows = Rows::new(20_000, 6);
+    let schema = schema();
+    let release = release(&schema, &Auto::default(), Privacy::new(budget("8", None, None)), &rows.table());
+    let fit = Fit::new(&release, Options::default()).unwrap();
+    let ask = Ask::of(&fit);
+    let n = rows.0.len() as f64;
+    let with: Vec<(f64, f64)> = rows.0.iter().filter_map(|(x, k, _)| k.map(|k| (*x, k as f64))).collect();
+    let mean = |f: &dyn Fn(&(f64, f64)) -> f64| with.iter().map(f).sum::<f64>() / with.len() as f64;
+    let covariance = mean(&|(x, k)| x * k) - mean(&|(x, _)| *x) * mean(&|(_, k)| *k);
+    let deviation = |f: &dyn Fn(&(f64, f64)) -> f64| (mean(&|row| f(row).powi(2)) - mean(f).powi(2)).sqrt();
+    let truth = covariance / (deviation(&|(x, _)| *x) * deviation(&|(_, k)| *k));
+    let found = ask.correlation(&["x", "k"]).unwrap().entries[0][1];
+    assert!(truth > 0.5 && (found.value - truth).abs() < 0.02, "{found:?}, not {truth}");
+
+    let three = col("x").gt(lit(0.3)).and(col("k").ge(lit(4.0))).and(col("g").eq(lit("a")));
+    let truth = rows.0.iter().filter(|(x, k, g)| *x > 0.3 && k.is_some_and(|k| k >= 4) && *g == "a").count() as f64 / n;
+    let found = fit.totals(&[three.check(&schema).unwrap()]).estimate(0);
+    assert!((found.value / n - truth).abs() < 0.01 && found.std_error / n < 0.02, "{found:?}, not {truth}");
+
+    // Not a product of columns, so it is read off random points.
+    let apart = (col("k") / lit(10.0)).gt(col("x"));
+    let checked = apart.check(&schema).unwrap();
+    assert!(!fit.is_exact(&checked));
+    let truth = rows.0.iter().filter(|(x, k, _)| k.is_some_and(|k| k as f64 / 10.0 > *x)).count() as f64 / n;
+    let found = fit.totals(&[checked]).estimate(0);
+    assert!((found.value / n - truth).abs() < 4.0 * found.std_error / n + 0.01, "{found:?}, not {truth}");
+}
