@@ -483,8 +483,8 @@ fn inseparable_questions_agree_with_their_separable_twins() {
                 a.value, a.std_error, b.value, b.std_error, b.parts.sampling
             );
             // Evidence gives every pair of columns a variance of its own, which points cannot tell apart: their answers then
-            // differ by more than sampling, but not by more than 2.4 of their own errors.
-            let scale = if lambda == Lambda::Evidence { 0.4 * b.std_error } else { b.parts.sampling };
+            // differ by more than sampling, but not by more than their own errors.
+            let scale = if lambda == Lambda::Evidence { 0.25 * b.std_error } else { b.parts.sampling };
             let score = score * b.parts.sampling / scale.max(b.parts.sampling);
             assert!(score.abs() < 6.0, "{expr:?}: {} and {} ± {}", a.value, b.value, b.parts.sampling);
             // Random points take what the cells leave of a function for an interaction: their errors are larger for it.

@@ -216,11 +216,12 @@ fn from_marginal(release: &Release, marginal: Marginal, rows: f64) -> (Axis, Kno
     let deviation = block.noise().standard_deviation(block.sums().len()) / rows;
     let law = match from_merged_tables(release, &marginal.cells, rows) {
         Some(merged) => merged.refine(&probabilities, deviation),
-        None => {
-            let (freed, left) = shrink(&probabilities, deviation);
-            let trace = some_of_the_uniform(&probabilities, deviation);
-            Law { probabilities: near(&freed, &left, 1.0), variance: left, groups: None, trace }
+        None if release.blocks().iter().all(|block| matches!(block.map(), MapSpec::Hist(_))) => {
+            let (freed, variance) = shrink(&probabilities, deviation);
+            Law { probabilities: near(&freed, &variance, 1.0), variance, groups: None, trace: TRACE }
         }
+        // Features see every cell, and how well they do rests on none being all but impossible.
+        None => Law::projected(&probabilities, deviation),
     };
     settle(release.schema(), marginal.cells, law, deviation)
 }
@@ -241,13 +242,13 @@ impl Law {
         let probabilities = simplex(noisy);
         let left = |p: &f64| deviation * deviation * if *p > 0.0 { 1.0 } else { CLIPPED };
         let variance = probabilities.iter().map(left).collect();
-        Self { probabilities, variance, groups: None, trace: some_of_the_uniform(noisy, deviation) }
+        let trace = (0.1 * deviation * (noisy.len() as f64).sqrt()).clamp(1e-9, 0.02);
+        Self { probabilities, variance, groups: None, trace }
     }
 }
 
-fn some_of_the_uniform(noisy: &[f64], deviation: f64) -> f64 {
-    (0.1 * deviation * (noisy.len() as f64).sqrt()).clamp(1e-9, 0.02)
-}
+/// Where no feature sees a cell, next to none of the uniform law is enough.
+const TRACE: f64 = 1e-6;
 
 /// What tables over merged cells tell of one column: the group of each cell, the share of rows in each group, and the
 /// variance of its error.
@@ -283,8 +284,7 @@ impl Merged {
                 probabilities[*cell] = p;
             }
         }
-        // Tables have no features that could see a cell without probability, so next to no trace is enough.
-        Law { probabilities, variance, groups: Some((self.groups, left)), trace: 1e-6 }
+        Law { probabilities, variance, groups: Some((self.groups, left)), trace: TRACE }
     }
 }
 
