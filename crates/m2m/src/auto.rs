@@ -30,7 +30,7 @@ use crate::feature::{Block, Cells, HistSpec, MapSpec, MergedColumn, MergedSpec};
 use crate::fit::simplex;
 use crate::privatise::{Calibration, Mechanism, NoiseSource, Plan, Privacy};
 use crate::release::Release;
-use crate::sums::Sketcher;
+use crate::sums::{Sketcher, public};
 use crate::{Decimal, Design, Error, Schema, Sums};
 
 /// What a curator can say about the default design.
@@ -73,13 +73,18 @@ pub struct FirstRound {
     candidates: Vec<MapSpec>,
     design: Design,
     rows: Option<u64>,
+    /// Drawn before any row is read: for the count unless it is public, and for the largest of the candidates, which all
+    /// have the same mechanism.
+    count_noise: Option<i128>,
+    noise: Vec<i128>,
 }
 
 impl FirstRound {
     /// Decides what can be decided before any data is seen.
     pub fn new(schema: &Schema, auto: &Auto, privacy: Privacy) -> Result<Self, Error> {
         let calibration = Calibration::new(schema, privacy)?;
-        calibration.count()?;
+        let mut source = NoiseSource::from_os()?;
+        let count_noise = calibration.count()?.map(|mechanism| drawn(mechanism, 1, &mut source)[0]);
         let all = || CANDIDATES.map(histograms).to_vec();
         let candidates = match auto.rows {
             Some(rows) => vec![all().swap_remove(choose(&calibration, rows as f64)?)],
@@ -89,7 +94,15 @@ impl FirstRound {
         let share: Decimal = "0.01".parse()?;
         let mut blocks: Vec<Block> = candidates.iter().map(|map| Block { share, map: map.clone() }).collect();
         blocks[0].share = blocks[1..].iter().fold(Decimal::ONE, |rest, block| rest - block.share);
-        Ok(Self { schema: schema.clone(), privacy, candidates, design: Design::new(blocks)?, rows: auto.rows })
+        let mut noise = Vec::new();
+        for map in &candidates {
+            let (len, mechanism) = calibration.block(&Block { share: MARGINALS.parse()?, map: map.clone() })?;
+            if len > noise.len() {
+                noise = drawn(mechanism, len, &mut source);
+            }
+        }
+        let design = Design::new(blocks)?;
+        Ok(Self { schema: schema.clone(), privacy, candidates, design, rows: auto.rows, count_noise, noise })
     }
 
     /// What adds up the rows of this round.
@@ -109,23 +122,28 @@ impl FirstRound {
     pub fn privatise(self, sums: Sums) -> Result<SecondRound, Error> {
         let calibration = Calibration::new(&self.schema, self.privacy)?;
         let (rows, candidates) = sums.into_parts(&self.schema, &self.design)?;
-        let mut source = NoiseSource::from_os()?;
-        let count = match calibration.count()? {
-            Some(mechanism) => noised(mechanism, vec![rows], &mut source)[0],
-            None => noised_by_nothing(rows),
-        };
+        assert_eq!(self.count_noise.is_some(), calibration.count()?.is_some(), "a count that is not public has noise");
+        let count = public(rows, self.count_noise.unwrap_or(0));
         let scale = self.rows.map_or(count as f64, |rows| rows as f64).max(1.0);
         let at = if self.candidates.len() == 1 { 0 } else { choose(&calibration, scale)? };
         let first = Block { share: MARGINALS.parse()?, map: self.candidates[at].clone() };
-        let (_, mechanism) = calibration.block(&first)?;
-        let chosen = candidates.into_iter().nth(at).expect("a sum for each candidate");
-        let marginals = noised(mechanism, chosen, &mut source);
+        let chosen = candidates.into_iter().nth(at).expect("sums for each candidate");
+        let marginals = noised(chosen, self.noise);
         let tables =
             Tables { schema: &self.schema, calibration: &calibration, scale, first: &first.map, marginals: &marginals };
         let mut blocks = tables.blocks(Decimal::ONE - first.share)?;
         blocks.insert(0, first);
         let plan = Plan::new(&self.schema, &Design::new(blocks)?, self.privacy)?;
-        Ok(SecondRound { plan, count, marginals })
+        let mut source = NoiseSource::from_os()?;
+        let noise = plan
+            .design()
+            .blocks()
+            .iter()
+            .zip(plan.blocks())
+            .skip(1)
+            .map(|(block, mechanism)| Ok(drawn(mechanism, block.map.shape(&self.schema)?.0, &mut source)))
+            .collect::<Result<_, Error>>()?;
+        Ok(SecondRound { plan, count, marginals, noise })
     }
 }
 
@@ -134,6 +152,8 @@ pub struct SecondRound {
     plan: Plan,
     count: i64,
     marginals: Vec<i64>,
+    /// Drawn before a row is read for this round.
+    noise: Vec<Vec<i128>>,
 }
 
 impl SecondRound {
@@ -152,22 +172,23 @@ impl SecondRound {
     /// Adds noise to the tables, and puts the release together.
     pub fn privatise(self, sums: Sums) -> Result<Release, Error> {
         let (_, tables) = sums.into_parts(self.plan.schema(), &self.design()?)?;
-        let mut source = NoiseSource::from_os()?;
+        assert_eq!(tables.len(), self.noise.len(), "every block has its noise");
         let mut blocks = vec![self.marginals];
-        blocks.extend(self.plan.blocks().skip(1).zip(tables).map(|(noise, sums)| noised(noise, sums, &mut source)));
+        blocks.extend(tables.into_iter().zip(self.noise).map(|(sums, noise)| noised(sums, noise)));
         Release::new(&self.plan, self.count, blocks)
     }
 }
 
-/// Sums plus noise, every one of them, clipped to 64 bits.
-fn noised(mechanism: Mechanism, sums: Vec<i128>, source: &mut NoiseSource) -> Vec<i64> {
-    let mut noise = vec![0; sums.len()];
+fn drawn(mechanism: Mechanism, len: usize, source: &mut NoiseSource) -> Vec<i128> {
+    let mut noise = vec![0; len];
     mechanism.draw(source, &mut noise);
-    sums.into_iter().zip(noise).map(|(sum, noise)| noised_by_nothing(sum.saturating_add(noise))).collect()
+    noise
 }
 
-fn noised_by_nothing(sum: i128) -> i64 {
-    sum.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+/// Sums plus noise, every one of them. The noise is used up; there may be more than is needed.
+fn noised(sums: Vec<i128>, noise: Vec<i128>) -> Vec<i64> {
+    assert!(sums.len() <= noise.len(), "every sum has its noise");
+    sums.into_iter().zip(noise).map(|(sum, noise)| public(sum, noise)).collect()
 }
 
 fn histograms((bins, whole): (u32, u32)) -> MapSpec {

@@ -82,8 +82,6 @@ impl Sums {
             return Err(Error::Sums("the noise was drawn for another schema or design".into()));
         }
         assert_eq!((count.is_some(), blocks.len()), (plan.count().is_some(), self.blocks.len()), "noise fits its plan");
-        let public =
-            |sum: i128, noise: i128| sum.saturating_add(noise).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
         let count = public(self.rows, count.unwrap_or(0));
         let sums = self
             .blocks
@@ -96,6 +94,11 @@ impl Sums {
             .collect();
         Release::new(&plan, count, sums)
     }
+}
+
+/// A sum with its noise, clipped to 64 bits.
+pub(crate) fn public(sum: i128, noise: i128) -> i64 {
+    sum.saturating_add(noise).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
 fn add(totals: &mut [Vec<i128>], parts: &[Vec<i128>]) {
