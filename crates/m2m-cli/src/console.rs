@@ -75,6 +75,9 @@ stopped{nothing}{}",
 
 /// Says what went wrong and what to do: exit code 2 for bad input, 1 for anything else.
 pub fn report(error: &anyhow::Error) -> ExitCode {
+    if let Some(debited) = DEBITED.get() {
+        say!("note: nothing was written{debited}");
+    }
     let message = format!("{error:#}");
     match message.rsplit_once("; ") {
         // A semicolon within backticks belongs to a name.

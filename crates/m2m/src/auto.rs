@@ -23,13 +23,14 @@
 //!
 //! # Privacy
 //! The rounds compose: the second depends on the data only through its own sums and on the first through what that
-//! released (PRIVACY.md, Theorem 5). Both are ordinary one-hot features (Lemma 2) with the noise of
+//! released (PRIVACY.md, Theorem 6). Both are ordinary one-hot features (Lemma 2) with the noise of
 //! [`Plan`](crate::privatise::Plan) for their shares.
 
 use crate::feature::{Block, Cells, HistSpec, MapSpec, MergedColumn, MergedSpec};
 use crate::fit::simplex;
 use crate::privatise::{Calibration, Mechanism, NoiseSource, Plan, Privacy};
 use crate::release::Release;
+use crate::schema::Column;
 use crate::sums::{Sketcher, public};
 use crate::{Decimal, Design, Error, Schema, Sums};
 
@@ -64,6 +65,13 @@ const MAX_GROUPS: usize = 64;
 const WORTHWHILE: f64 = 0.02;
 /// There are at most so many tables of three columns.
 const MAX_TRIPLES: usize = 5000;
+/// A column of numbers has at most so many groups in tables of two and of three columns.
+const MAX_PAIR_GROUPS: usize = 16;
+const MAX_TRIPLE_GROUPS: usize = 8;
+/// Tables of two columns, and of three, have at most so many cells each.
+const MAX_CELLS: usize = 1 << 22;
+/// The most columns whose pairs are tabulated.
+const MAX_COLUMNS: usize = 400;
 
 /// The first round: the count and the marginals.
 pub struct FirstRound {
@@ -82,6 +90,7 @@ pub struct FirstRound {
 impl FirstRound {
     /// Decides what can be decided before any data is seen.
     pub fn new(schema: &Schema, auto: &Auto, privacy: Privacy) -> Result<Self, Error> {
+        check(schema)?;
         let calibration = Calibration::new(schema, privacy)?;
         let mut source = NoiseSource::from_os()?;
         let count_noise = calibration.count()?.map(|mechanism| drawn(mechanism, 1, &mut source)[0]);
@@ -115,7 +124,7 @@ impl FirstRound {
         &self.privacy
     }
 
-    /// Releases the count and the marginals, and designs the second round by them.
+    /// Releases the count and the marginals, and designs the second round by them. The whole budget is to be debited before.
     ///
     /// # Privacy
     /// The count is noised first. It decides which of the histograms is noised; the others are dropped.
@@ -179,6 +188,30 @@ impl SecondRound {
     }
 }
 
+/// Refuses, before anything is spent, a schema whose second round would be empty or too large.
+fn check(schema: &Schema) -> Result<(), Error> {
+    let count = schema.columns().len();
+    if count < 2 {
+        return Err(Error::Design("auto: there is only one column; take --design hist".into()));
+    }
+    // Over all pairs, twice the products of sizes make up the square of their sum, but for the squares.
+    let sizes = sizes(schema, MAX_PAIR_GROUPS);
+    let sum: usize = sizes.iter().sum();
+    let cells = (sum * sum - sizes.iter().map(|size| size * size).sum::<usize>()) / 2;
+    if count > MAX_COLUMNS || cells > MAX_CELLS {
+        return Err(Error::Design(
+            "auto: there are too many columns or levels to tabulate all pairs of; take --design hist, or name the tables in a .toml file".into(),
+        ));
+    }
+    Ok(())
+}
+
+/// The most groups that each column can have, if numbers have so many besides "missing".
+fn sizes(schema: &Schema, groups: usize) -> Vec<usize> {
+    let size = |column: &Column| column.kind.codes().map_or(groups + 1, |codes| (codes as usize).min(MAX_GROUPS));
+    schema.columns().iter().map(size).collect()
+}
+
 fn drawn(mechanism: Mechanism, len: usize, source: &mut NoiseSource) -> Vec<i128> {
     let mut noise = vec![0; len];
     mechanism.draw(source, &mut noise);
@@ -218,19 +251,16 @@ impl Tables<'_> {
     fn blocks(&self, share: Decimal) -> Result<Vec<Block>, Error> {
         let count = self.schema.columns().len() as u32;
         let pairs: Vec<Vec<u32>> = (0..count).flat_map(|i| (i + 1..count).map(move |j| vec![i, j])).collect();
-        if pairs.is_empty() {
-            return Err(Error::Design("auto: there is only one column; take --design hist".into()));
-        }
         let third: Decimal = TRIPLES.parse()?;
         let triples: Vec<Vec<u32>> = pairs
             .iter()
             .flat_map(|pair| (pair[1] + 1..count).map(|k| vec![pair[0], pair[1], k]))
             .take(MAX_TRIPLES + 1)
             .collect();
-        if !triples.is_empty() && triples.len() <= MAX_TRIPLES {
+        if !triples.is_empty() && triples.len() <= MAX_TRIPLES && self.cells(&triples, MAX_TRIPLE_GROUPS) <= MAX_CELLS {
             let noise = self.noise(third, &triples)?;
             if 3f64.powf(1.5) * noise <= WORTHWHILE {
-                let groups = (0.75 * noise.powf(-2.0 / 7.0)).round().clamp(3.0, 8.0);
+                let groups = (0.75 * noise.powf(-2.0 / 7.0)).round().clamp(3.0, MAX_TRIPLE_GROUPS as f64);
                 let rest = share - third;
                 return Ok(vec![self.pairs(rest, pairs)?, self.block(third, &triples, groups as u32)?]);
             }
@@ -239,15 +269,21 @@ impl Tables<'_> {
     }
 
     fn pairs(&self, share: Decimal, pairs: Vec<Vec<u32>>) -> Result<Block, Error> {
-        let groups = (0.9 * self.noise(share, &pairs)?.powf(-1.0 / 3.0)).round().clamp(3.0, 16.0);
+        let groups = (0.9 * self.noise(share, &pairs)?.powf(-1.0 / 3.0)).round().clamp(3.0, MAX_PAIR_GROUPS as f64);
         self.block(share, &pairs, groups as u32)
     }
 
     /// The standard deviation of the noise on the share of rows in a cell: one-hot noise does not depend on how many
     /// cells there are.
     fn noise(&self, share: Decimal, tables: &[Vec<u32>]) -> Result<f64, Error> {
-        let (_, mechanism) = self.calibration.block(&self.block(share, tables, 1)?)?;
-        Ok(mechanism.standard_deviation(1) / self.scale)
+        Ok(self.calibration.tables(tables.len(), share)?.standard_deviation(1) / self.scale)
+    }
+
+    /// How many cells tables have in which every column has so many groups, and columns of levels one for each.
+    fn cells(&self, tables: &[Vec<u32>], groups: usize) -> usize {
+        let sizes = sizes(self.schema, groups);
+        let cells = |table: &Vec<u32>| table.iter().map(|column| sizes[*column as usize]).product::<usize>();
+        tables.iter().map(cells).fold(0, usize::saturating_add)
     }
 
     fn block(&self, share: Decimal, tables: &[Vec<u32>], groups: u32) -> Result<Block, Error> {

@@ -76,42 +76,22 @@ fn release(schema: &Schema, auto: &Auto, privacy: Privacy, table: &Table) -> Rel
     second.privatise(sums).unwrap()
 }
 
-/// At ε = 1000 noise is other than 0 with probability below 10⁻²⁰: tables are counted again by hand, with the groups that
-/// the release itself states.
+/// At ε = 1000, half of it for the count, noise is other than 0 with probability below 10⁻²⁰: tables are counted again by hand,
+/// with the groups that the release itself states.
 #[test]
 fn tables_hold_what_is_counted_by_hand() {
     let rows = Rows::new(4000, 1);
-    let release = release(&schema(), &Auto::default(), Privacy::new(budget("1000", None, None)), &rows.table());
+    let privacy = Privacy { count_share: "0.5".parse().unwrap(), ..Privacy::new(budget("1000", None, None)) };
+    let release = release(&schema(), &Auto::default(), privacy, &rows.table());
     assert_eq!(release.count().value, 4000);
     let MapSpec::Hist(HistSpec { bins, whole, .. }) = release.blocks()[0].map() else { panic!("histograms first") };
     assert_eq!((*bins, *whole), (256, Some(256)));
-    // x has 256 bins and missing, k 10 values and missing, g 3 levels, other and missing.
-    let cells = |(x, k, g): &(f64, Option<i64>, &str)| {
-        [(256.0 * x) as usize, k.map_or(10, |k| k as usize), ["a", "b", "c"].iter().position(|l| l == g).unwrap()]
-    };
     let mut tables = 0;
-    for block in &release.blocks()[1..] {
-        let MapSpec::Merged(spec) = block.map() else { panic!("tables follow") };
-        let sizes: Vec<usize> =
-            spec.columns.iter().map(|column| *column.groups.iter().max().unwrap() as usize + 1).collect();
-        assert_eq!(spec.columns.iter().map(|column| column.groups.len()).collect::<Vec<_>>(), [257, 11, 5]);
-        let mut first = 0;
-        for table in &spec.tables {
-            let len: usize = table.iter().map(|column| sizes[*column as usize]).product();
-            let mut counts = vec![0; len];
-            for row in &rows.0 {
-                let cells = cells(row);
-                let place = table.iter().fold(0, |place, column| {
-                    let column = *column as usize;
-                    place * sizes[column] + spec.columns[column].groups[cells[column]] as usize
-                });
-                counts[place] += 1;
-            }
-            assert_eq!(block.sums()[first..][..len], counts);
-            first += len;
-            tables += 1;
+    for block in release.blocks() {
+        assert_eq!(block.sums(), counted(&rows, block.map()));
+        if let MapSpec::Merged(spec) = block.map() {
+            tables += spec.tables.len();
         }
-        assert_eq!(first, block.sums().len());
     }
     assert_eq!(tables, 4, "three pairs and one triple");
 }
@@ -184,7 +164,8 @@ fn units_and_neighbours_are_kept() {
         writeln!(text, "{},{x},{},{g}", i / 10, k.unwrap_or(3)).unwrap();
     }
     let table = Table::from_csv_bytes(text.into_bytes());
-    let bounded = release(&users, &Auto::default(), Privacy::new(budget("1000", None, None)), &table);
+    let exact = Privacy { count_share: "0.5".parse().unwrap(), ..Privacy::new(budget("1000", None, None)) };
+    let bounded = release(&users, &Auto::default(), exact, &table);
     assert_eq!(bounded.count().value, 400, "two rows of each of 200 users");
     // The same two rows in both rounds: the table of x and k adds up to the histogram of g.
     for block in bounded.blocks() {
@@ -201,11 +182,92 @@ fn sums_of_another_round_are_refused() {
     let known = FirstRound::new(&schema(), &Auto { rows: Some(500) }, privacy).unwrap();
     let (sums, _) = source::sketch(&known.sketcher().unwrap(), &table, 1, &()).unwrap();
     assert!(first.privatise(sums).is_err());
-    let one = Schema::from_toml("[[column]]\nname = 'b'\ntype = 'boolean'").unwrap();
-    let first = FirstRound::new(&one, &Auto::default(), privacy).unwrap();
-    let (sums, _) =
-        source::sketch(&first.sketcher().unwrap(), &Table::from_csv_bytes(b"b\ntrue\n".to_vec()), 1, &()).unwrap();
-    assert!(first.privatise(sums).err().unwrap().to_string().contains("one column"));
+}
+
+/// What cannot have a second round is refused before anything is spent; many levels only do without tables of three.
+#[test]
+fn schemas_that_do_not_fit_are_refused_at_once() {
+    let privacy = Privacy::new(budget("1", None, None));
+    let refused = |toml: &str| {
+        FirstRound::new(&Schema::from_toml(toml).unwrap(), &Auto::default(), privacy).err().unwrap().to_string()
+    };
+    assert!(refused("[[column]]\nname = 'b'\ntype = 'boolean'").contains("one column"));
+    let many: String = (0..500).map(|i| format!("[[column]]\nname = 'b{i}'\ntype = 'boolean'\n")).collect();
+    assert!(refused(&many).contains("too many columns"));
+    let levels: Vec<String> = (0..80).map(|i| format!("'l{i}'")).collect();
+    let wide: String = (0..12)
+        .map(|i| format!("[[column]]\nname = 'c{i}'\ntype = 'category'\nlevels = [{}]\n", levels.join(",")))
+        .collect();
+    let header: Vec<String> = (0..12).map(|i| format!("c{i}")).collect();
+    let row: Vec<String> = (0..12).map(|i| format!("l{i}")).collect();
+    let text = format!("{}\n{}", header.join(","), format!("{}\n", row.join(",")).repeat(50));
+    let table = Table::from_csv_bytes(text.into_bytes());
+    let privacy = Privacy::new(budget("900", None, None));
+    let release = release(&Schema::from_toml(&wide).unwrap(), &Auto::default(), privacy, &table);
+    assert_eq!(release.blocks().len(), 2);
+}
+
+/// Every coordinate of both rounds has the noise that the release states: sums are counted by hand, and what is left has
+/// the stated variance. Five standard errors of a variance, for Laplace noise √(5/n); the noise is not seeded, so a false alarm has
+/// probability 10⁻⁶ or so.
+#[test]
+fn every_sum_has_its_noise() {
+    let rows = Rows::new(1500, 7);
+    let quiet =
+        |epsilon: &str| Privacy { count_share: "0.5".parse().unwrap(), ..Privacy::new(budget(epsilon, None, None)) };
+    let (mut squares, mut count) = ([0.0, 0.0], [0.0, 0.0]);
+    for _ in 0..12 {
+        let release = release(&schema(), &Auto { rows: Some(1500) }, quiet("0.5"), &rows.table());
+        assert_eq!(release.blocks().len(), 2, "so little budget is for pairs alone");
+        for (at, block) in release.blocks().iter().enumerate() {
+            let deviation = block.noise().standard_deviation(block.sums().len());
+            let exact = counted(&rows, block.map());
+            assert_eq!(exact.len(), block.sums().len());
+            for (sum, exact) in block.sums().iter().zip(exact) {
+                squares[at] += ((sum - exact) as f64 / deviation).powi(2);
+                count[at] += 1.0;
+            }
+        }
+    }
+    for (square, count) in squares.iter().zip(count) {
+        assert!((square / count - 1.0).abs() < 5.0 * (5.0f64 / count).sqrt(), "{} of {count}", square / count);
+    }
+}
+
+/// The sums of a block of tables, counted by hand.
+fn counted(rows: &Rows, map: &MapSpec) -> Vec<i64> {
+    let (columns, tables): (Vec<(u32, Vec<u32>)>, Vec<Vec<u32>>) = match map {
+        MapSpec::Hist(spec) => {
+            // x has its bins and missing, k a cell for each of ten values and missing, g three levels, other and missing.
+            let cells = [spec.bins + 1, 11, 5].map(|len| (0..len).collect::<Vec<u32>>());
+            (cells.map(|cells| (spec.bins, cells)).to_vec(), vec![vec![0], vec![1], vec![2]])
+        }
+        MapSpec::Merged(spec) => {
+            (spec.columns.iter().map(|column| (column.bins, column.groups.clone())).collect(), spec.tables.clone())
+        }
+        other => panic!("{other:?}"),
+    };
+    let group = |column: usize, (x, k, g): &(f64, Option<i64>, &str)| {
+        let cell = match column {
+            0 => (f64::from(columns[0].0) * x) as usize,
+            1 => k.map_or(10, |k| k as usize),
+            _ => ["a", "b", "c"].iter().position(|level| level == g).unwrap(),
+        };
+        columns[column].1[cell] as usize
+    };
+    let mut sums = Vec::new();
+    for table in &tables {
+        let sizes: Vec<usize> =
+            table.iter().map(|column| *columns[*column as usize].1.iter().max().unwrap() as usize + 1).collect();
+        let mut counts = vec![0; sizes.iter().product()];
+        for row in &rows.0 {
+            let place =
+                table.iter().zip(&sizes).fold(0, |place, (column, size)| place * size + group(*column as usize, row));
+            counts[place] += 1;
+        }
+        sums.extend(counts);
+    }
+    sums
 }
 
 /// Exact and sampled readings agree, and both with the truth.

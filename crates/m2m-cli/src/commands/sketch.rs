@@ -109,10 +109,11 @@ fn in_two_rounds(args: &Args, schema: &Schema, output: &Path) -> anyhow::Result<
     let first = FirstRound::new(schema, &Auto { rows: args.rows }, privacy)?;
     let table = open(args)?.rereadable()?;
     let sums = add_up(&table, &args.reading, &first.sketcher()?, Say::All)?;
-    drop(args.privacy.debit(schema, &privacy, output)?);
+    let past_recall = args.privacy.debit(schema, &privacy, output)?;
     if args.privacy.has_ledger() {
-        let _ = console::DEBITED.set("; the ledger was debited".into());
+        let _ = console::DEBITED.set(", but the ledger was debited".into());
     }
+    drop(past_recall);
     let second = first.privatise(sums)?;
     let sums = add_up(&table, &args.reading, &second.sketcher()?, Say::Nothing)?;
     let mut past_recall = console::hold_interrupt();

@@ -213,7 +213,8 @@ fn from_marginal(release: &Release, marginal: Marginal, rows: f64) -> (Axis, Kno
     let block = &release.blocks()[marginal.block];
     let sums = &block.sums()[marginal.first..][..marginal.cells.len()];
     let probabilities: Vec<f64> = sums.iter().map(|sum| *sum as f64 / rows).collect();
-    let deviation = block.noise().standard_deviation(block.sums().len()) / rows;
+    // Noise that is all but none would leave the cells without any scale to be compared with.
+    let deviation = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9);
     let law = match from_merged_tables(release, &marginal.cells, rows) {
         Some(merged) => merged.refine(&probabilities, deviation),
         None if release.blocks().iter().all(|block| matches!(block.map(), MapSpec::Hist(_))) => {
@@ -294,7 +295,7 @@ fn from_merged_tables(release: &Release, cells: &Cells, rows: f64) -> Option<Mer
     let (mut found, mut shares, mut weights): (Option<&[u32]>, Vec<f64>, f64) = (None, Vec::new(), 0.0);
     for block in release.blocks() {
         let MapSpec::Merged(spec) = block.map() else { continue };
-        let noise = (block.noise().standard_deviation(block.sums().len()) / rows).powi(2);
+        let noise = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9).powi(2);
         for ((first, group), places) in block.map().tables(schema).ok()?.iter().zip(&spec.tables) {
             let [one, two] = &group[..] else { continue };
             let at = if one.column() == cells.column() { 0 } else { 1 };

@@ -111,7 +111,7 @@ impl Interactions {
         let mut tables = Vec::new();
         for block in release.blocks() {
             let MapSpec::Merged(spec) = block.map() else { continue };
-            let deviation = block.noise().standard_deviation(block.sums().len()) / rows;
+            let deviation = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9);
             for ((first, cells), places) in block.map().tables(schema)?.into_iter().zip(&spec.tables) {
                 let sizes: Vec<usize> = cells.iter().map(|cells| cells.len()).collect();
                 let columns: Vec<usize> = cells.iter().map(|cells| cells.column()).collect();

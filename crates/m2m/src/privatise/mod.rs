@@ -270,11 +270,19 @@ impl<'a> Calibration<'a> {
     /// The features of a block, and their noise.
     pub fn block(&self, block: &Block) -> Result<(usize, Mechanism), Error> {
         let (len, body) = block.map.shape(self.schema)?;
-        let count_share = match self.privacy.neighbours {
-            Neighbours::Replace => 0.0,
-            Neighbours::AddRemove => self.privacy.count_share.to_f64(),
-        };
-        Ok((len, self.mechanism(body, (1.0 - count_share) * block.share.to_f64())?))
+        Ok((len, self.mechanism(body, self.besides_count() * block.share.to_f64())?))
+    }
+
+    /// The noise of a block of so many histograms or tables.
+    pub fn tables(&self, count: usize, share: Decimal) -> Result<Mechanism, Error> {
+        self.mechanism(Body::OneHot { groups: count as u64 }, self.besides_count() * share.to_f64())
+    }
+
+    fn besides_count(&self) -> f64 {
+        match self.privacy.neighbours {
+            Neighbours::Replace => 1.0,
+            Neighbours::AddRemove => 1.0 - self.privacy.count_share.to_f64(),
+        }
     }
 
     fn mechanism(&self, body: Body, share: f64) -> Result<Mechanism, Error> {

@@ -22,7 +22,7 @@ pub(crate) use bounder::UserId;
 /// The exact sums of all features over a table, and its number of rows.
 ///
 /// Secret: there is no `Debug`, no serialisation but the curator's own file, and no way out except
-/// [`Sums::privatise`].
+/// through noise: [`Sums::privatise`] and the two rounds of [`auto`](crate::auto).
 pub struct Sums {
     schema: Schema,
     design: Design,
@@ -71,7 +71,7 @@ impl Sums {
         Ok((self.rows, self.blocks))
     }
 
-    /// Adds noise: the only way from secret sums to something public.
+    /// Adds noise: with the rounds of [`auto`](crate::auto), the only way from secret sums to something public.
     ///
     /// # Privacy
     /// Every coordinate and, unless it is public, the count get the noise of the plan; then they are clipped to 64
