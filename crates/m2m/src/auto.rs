@@ -107,11 +107,26 @@ impl FirstRound {
     /// # Privacy
     /// The count is noised first. It decides which of the histograms is noised; the others are dropped.
     pub fn privatise(self, sums: Sums) -> Result<SecondRound, Error> {
-        let calibration = Calibration::new(&self.schema, self.privacy)?;
         let (rows, candidates) = sums.into_parts(&self.schema, &self.design)?;
         let mut source = NoiseSource::from_os()?;
+        self.continue_with(rows, candidates, &mut |mechanism, sums| noised(mechanism, sums, &mut source))
+    }
+
+    /// The features of this round.
+    pub(crate) fn design(&self) -> &Design {
+        &self.design
+    }
+
+    /// What follows from sums, given what noises them.
+    pub(crate) fn continue_with(
+        self,
+        rows: i128,
+        candidates: Vec<Vec<i128>>,
+        noised: &mut dyn FnMut(Mechanism, Vec<i128>) -> Vec<i64>,
+    ) -> Result<SecondRound, Error> {
+        let calibration = Calibration::new(&self.schema, self.privacy)?;
         let count = match calibration.count()? {
-            Some(mechanism) => noised(mechanism, vec![rows], &mut source)[0],
+            Some(mechanism) => noised(mechanism, vec![rows])[0],
             None => noised_by_nothing(rows),
         };
         let scale = self.rows.map_or(count as f64, |rows| rows as f64).max(1.0);
@@ -119,7 +134,7 @@ impl FirstRound {
         let first = Block { share: MARGINALS.parse()?, map: self.candidates[at].clone() };
         let (_, mechanism) = calibration.block(&first)?;
         let chosen = candidates.into_iter().nth(at).expect("a sum for each candidate");
-        let marginals = noised(mechanism, chosen, &mut source);
+        let marginals = noised(mechanism, chosen);
         let tables =
             Tables { schema: &self.schema, calibration: &calibration, scale, first: &first.map, marginals: &marginals };
         let mut blocks = tables.blocks(Decimal::ONE - first.share)?;
@@ -143,7 +158,7 @@ impl SecondRound {
     }
 
     /// The blocks of this round; their shares are of the whole, so that the first takes up what the marginals had.
-    fn design(&self) -> Result<Design, Error> {
+    pub(crate) fn design(&self) -> Result<Design, Error> {
         let mut blocks = self.plan.design().blocks()[1..].to_vec();
         blocks[0].share = blocks[1..].iter().fold(Decimal::ONE, |rest, block| rest - block.share);
         Design::new(blocks)
@@ -153,8 +168,17 @@ impl SecondRound {
     pub fn privatise(self, sums: Sums) -> Result<Release, Error> {
         let (_, tables) = sums.into_parts(self.plan.schema(), &self.design()?)?;
         let mut source = NoiseSource::from_os()?;
+        self.finish_with(tables, &mut |mechanism, sums| noised(mechanism, sums, &mut source))
+    }
+
+    /// The release that follows from sums, given what noises them.
+    pub(crate) fn finish_with(
+        self,
+        tables: Vec<Vec<i128>>,
+        noised: &mut dyn FnMut(Mechanism, Vec<i128>) -> Vec<i64>,
+    ) -> Result<Release, Error> {
         let mut blocks = vec![self.marginals];
-        blocks.extend(self.plan.blocks().skip(1).zip(tables).map(|(noise, sums)| noised(noise, sums, &mut source)));
+        blocks.extend(self.plan.blocks().skip(1).zip(tables).map(|(noise, sums)| noised(noise, sums)));
         Release::new(&self.plan, self.count, blocks)
     }
 }
