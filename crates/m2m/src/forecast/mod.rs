@@ -215,7 +215,7 @@ impl Forecaster {
     ///
     /// A fit states errors that allow for tables rougher than the stand-in, and the stand-in itself shows smaller ones.
     /// Real tables are found between the two, so the forecast is their geometric mean: the stated error times the root of
-    /// the ratio, which all typical questions of a kind judge together.
+    /// the ratio, which all typical questions of a kind judge together. A guess is as wrong as on the stand-in.
     pub fn errors(&self, choice: &Choice, privacy: Privacy, questions: &[Question]) -> Result<Vec<Expected>, Error> {
         let kinds: BTreeSet<&str> = questions.iter().map(Question::kind).collect();
         let mut asked: Vec<Asked<'_>> = self
@@ -253,10 +253,11 @@ impl Forecaster {
                     }
                     _ => own.stated(),
                 };
+                let supported = own.unsupported <= 0.5 * own.answers;
+                let shown = if supported { 0.5 } else { 1.0 };
                 // Where the noise swamps everything, bounds are all that is known.
-                let (error, largest) = (stated * (0.5 * ratio).exp(), self.largest(question));
-                let std_error = if error < largest { error } else { largest };
-                Expected { std_error, supported: own.unsupported <= 0.5 * own.answers }
+                let (error, largest) = (stated * (shown * ratio).exp(), self.largest(question));
+                Expected { std_error: if error < largest { error } else { largest }, supported }
             })
             .collect())
     }

@@ -103,7 +103,8 @@ fn mistakes_show_their_place() {
     }
 }
 
-/// Every kind of question, by steps of ten: more budget and more rows both make errors smaller.
+/// Every kind of question, by steps of ten: more budget and more rows both make errors smaller. Fixed maps have an error
+/// that no budget takes away, and it wavers a little.
 #[test]
 fn more_budget_and_more_rows_make_errors_smaller() {
     let schema = schema();
@@ -119,12 +120,13 @@ fn more_budget_and_more_rows_make_errors_smaller() {
         }
         kinds
     };
-    for choice in [Choice::Auto, Choice::Design(Design::default())] {
+    for (choice, slack) in [(Choice::Auto, 1.0), (Choice::Design(Design::default()), 1.05)] {
         for cases in [[(20_000, "0.1"), (20_000, "1"), (20_000, "10")], [(5000, "1"), (50_000, "1"), (500_000, "1")]] {
             let all = cases.map(|(rows, epsilon)| kinds(rows, epsilon, &choice));
             for kind in all[0].keys() {
                 let errors = [0, 1, 2].map(|case: usize| all[case][kind].sqrt());
-                assert!(errors[0] > errors[1] && errors[1] > errors[2], "{choice:?} {cases:?} {kind}: {errors:?}");
+                let falling = slack * errors[0] > errors[1] && slack * errors[1] > errors[2];
+                assert!(falling && errors[0] > errors[2], "{choice:?} {cases:?} {kind}: {errors:?}");
             }
         }
     }
