@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 mod fit;
+mod plan;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -162,7 +163,10 @@ fn main() -> anyhow::Result<()> {
         ["speed", python, binary, directory] => speed(python, binary, Path::new(directory)),
         ["fit", python, binary, directory] => fit::run(python, binary, Path::new(directory)),
         ["memory", binary, directory] => memory(binary, Path::new(directory)),
-        _ => bail!("run it by `cargo xtask bench`, `cargo xtask bench fit` or `cargo xtask bench memory`"),
+        ["plan", directory, ref names @ ..] => plan::run(Path::new(directory), names),
+        _ => bail!(
+            "run it by `cargo xtask bench`, `cargo xtask bench fit` or `cargo xtask bench memory`, or give it `plan DIR`"
+        ),
     }
 }
 

@@ -26,6 +26,7 @@ fn help_says_what_there_is() {
 
     Commands:
       demo       Publish a release of an artificial population and question it
+      plan       Predict the errors of a release from its schema, before anything is read or spent
       sketch     Read a table and write a release, or secret sums to be merged
       merge      Add up secret sums of parts of one table
       release    Turn secret sums into a release

@@ -88,12 +88,16 @@ pub struct FirstRound {
 }
 
 impl FirstRound {
-    /// Decides what can be decided before any data is seen.
+    /// Decides what can be decided before any data is seen, and draws the noise of this round.
     pub fn new(schema: &Schema, auto: &Auto, privacy: Privacy) -> Result<Self, Error> {
+        Self::drawn_by(schema, auto, privacy, &mut from_os()?)
+    }
+
+    /// The same, with noise from elsewhere: for forecasts, which have no data.
+    pub(crate) fn drawn_by(schema: &Schema, auto: &Auto, privacy: Privacy, draw: &mut Draw<'_>) -> Result<Self, Error> {
         check(schema)?;
         let calibration = Calibration::new(schema, privacy)?;
-        let mut source = NoiseSource::from_os()?;
-        let count_noise = calibration.count()?.map(|mechanism| drawn(mechanism, 1, &mut source)[0]);
+        let count_noise = calibration.count()?.map(|mechanism| draw(mechanism, 1)[0]);
         let all = || CANDIDATES.map(histograms).to_vec();
         let candidates = match auto.rows {
             Some(rows) => vec![all().swap_remove(choose(&calibration, rows as f64)?)],
@@ -107,7 +111,7 @@ impl FirstRound {
         for map in &candidates {
             let (len, mechanism) = calibration.block(&Block { share: MARGINALS.parse()?, map: map.clone() })?;
             if len > noise.len() {
-                noise = drawn(mechanism, len, &mut source);
+                noise = draw(mechanism, len);
             }
         }
         let design = Design::new(blocks)?;
@@ -129,8 +133,23 @@ impl FirstRound {
     /// # Privacy
     /// The count is noised first. It decides which of the histograms is noised; the others are dropped.
     pub fn privatise(self, sums: Sums) -> Result<SecondRound, Error> {
-        let calibration = Calibration::new(&self.schema, self.privacy)?;
         let (rows, candidates) = sums.into_parts(&self.schema, &self.design)?;
+        self.continue_with(rows, candidates, &mut from_os()?)
+    }
+
+    /// The features of this round.
+    pub(crate) fn design(&self) -> &Design {
+        &self.design
+    }
+
+    /// What follows from sums, given where the noise of the second round comes from.
+    pub(crate) fn continue_with(
+        self,
+        rows: i128,
+        candidates: Vec<Vec<i128>>,
+        draw: &mut Draw<'_>,
+    ) -> Result<SecondRound, Error> {
+        let calibration = Calibration::new(&self.schema, self.privacy)?;
         assert_eq!(self.count_noise.is_some(), calibration.count()?.is_some(), "a count that is not public has noise");
         let count = public(rows, self.count_noise.unwrap_or(0));
         let scale = self.rows.map_or(count as f64, |rows| rows as f64).max(1.0);
@@ -143,14 +162,13 @@ impl FirstRound {
         let mut blocks = tables.blocks(Decimal::ONE - first.share)?;
         blocks.insert(0, first);
         let plan = Plan::new(&self.schema, &Design::new(blocks)?, self.privacy)?;
-        let mut source = NoiseSource::from_os()?;
         let noise = plan
             .design()
             .blocks()
             .iter()
             .zip(plan.blocks())
             .skip(1)
-            .map(|(block, mechanism)| Ok(drawn(mechanism, block.map.shape(&self.schema)?.0, &mut source)))
+            .map(|(block, mechanism)| Ok(draw(mechanism, block.map.shape(&self.schema)?.0)))
             .collect::<Result<_, Error>>()?;
         Ok(SecondRound { plan, count, marginals, noise })
     }
@@ -172,7 +190,7 @@ impl SecondRound {
     }
 
     /// The blocks of this round; their shares are of the whole, so that the first takes up what the marginals had.
-    fn design(&self) -> Result<Design, Error> {
+    pub(crate) fn design(&self) -> Result<Design, Error> {
         let mut blocks = self.plan.design().blocks()[1..].to_vec();
         blocks[0].share = blocks[1..].iter().fold(Decimal::ONE, |rest, block| rest - block.share);
         Design::new(blocks)
@@ -181,6 +199,11 @@ impl SecondRound {
     /// Adds noise to the tables, and puts the release together.
     pub fn privatise(self, sums: Sums) -> Result<Release, Error> {
         let (_, tables) = sums.into_parts(self.plan.schema(), &self.design()?)?;
+        self.finish_with(tables)
+    }
+
+    /// The release that follows from sums.
+    pub(crate) fn finish_with(self, tables: Vec<Vec<i128>>) -> Result<Release, Error> {
         assert_eq!(tables.len(), self.noise.len(), "every block has its noise");
         let mut blocks = vec![self.marginals];
         blocks.extend(tables.into_iter().zip(self.noise).map(|(sums, noise)| noised(sums, noise)));
@@ -212,10 +235,17 @@ fn sizes(schema: &Schema, groups: usize) -> Vec<usize> {
     schema.columns().iter().map(size).collect()
 }
 
-fn drawn(mechanism: Mechanism, len: usize, source: &mut NoiseSource) -> Vec<i128> {
-    let mut noise = vec![0; len];
-    mechanism.draw(source, &mut noise);
-    noise
+/// Draws so much noise of a mechanism.
+pub(crate) type Draw<'a> = dyn FnMut(Mechanism, usize) -> Vec<i128> + 'a;
+
+/// Noise as releases have it.
+fn from_os() -> Result<impl FnMut(Mechanism, usize) -> Vec<i128>, Error> {
+    let mut source = NoiseSource::from_os()?;
+    Ok(move |mechanism: Mechanism, len| {
+        let mut noise = vec![0; len];
+        mechanism.draw(&mut source, &mut noise);
+        noise
+    })
 }
 
 /// Sums plus noise, every one of them. The noise is used up; there may be more than is needed.

@@ -20,6 +20,7 @@ pub mod expr;
 pub mod feature;
 pub mod file;
 pub mod fit;
+pub mod forecast;
 mod math;
 pub mod panel;
 pub mod prior;

@@ -11,6 +11,7 @@ mod info;
 mod ledger;
 mod merge;
 mod pca;
+mod plan;
 mod privacy;
 mod release;
 mod reproduce;
@@ -34,6 +35,8 @@ pub struct Cli {
 enum Command {
     /// Publish a release of an artificial population and question it
     Demo(demo::Args),
+    /// Predict the errors of a release from its schema, before anything is read or spent
+    Plan(plan::Args),
     /// Read a table and write a release, or secret sums to be merged
     Sketch(sketch::Args),
     /// Add up secret sums of parts of one table
@@ -101,6 +104,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Demo(args) => demo::run(&args),
+            Command::Plan(args) => plan::run(&args),
             Command::Sketch(args) => sketch::run(args),
             Command::Merge(args) => merge::run(&args),
             Command::Release(args) => release::run(&args),

@@ -12,6 +12,17 @@ use crate::console::{self, Mistake};
 #[derive(clap::Args)]
 #[command(next_help_heading = "Privacy")]
 pub struct PrivacyArgs {
+    #[command(flatten)]
+    spending: SpendingArgs,
+    /// Debit this ledger before noise is added, and refuse to overspend it
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+}
+
+/// What is spent, without the account of it.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Privacy")]
+pub struct SpendingArgs {
     /// Privacy loss; with it alone the release is purely ε-private
     #[arg(long, value_name = "ε", allow_negative_numbers = true)]
     epsilon: Option<Decimal>,
@@ -30,9 +41,6 @@ pub struct PrivacyArgs {
     /// Noise of Fourier features under pure ε: knorm has half the standard deviation of laplace, the default
     #[arg(long, value_enum)]
     noise: Option<NoiseArg>,
-    /// Debit this ledger before noise is added, and refuse to overspend it
-    #[arg(long, value_name = "FILE")]
-    ledger: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -51,24 +59,32 @@ enum NoiseArg {
     Knorm,
 }
 
-impl PrivacyArgs {
-    pub fn is_given(&self) -> bool {
-        self.epsilon.is_some()
+impl SpendingArgs {
+    fn is_given(&self) -> bool {
+        self.has_amount()
             || self.delta.is_some()
-            || self.rho.is_some()
-            || self.ledger.is_some()
             || self.count_share.is_some()
             || self.neighbours.is_some()
             || self.noise.is_some()
     }
 
-    pub fn has_ledger(&self) -> bool {
-        self.ledger.is_some()
+    /// Whether it says how much is spent.
+    pub fn has_amount(&self) -> bool {
+        self.epsilon.is_some() || self.rho.is_some()
     }
 
     /// What is to be spent and how.
     pub fn privacy(&self) -> anyhow::Result<Privacy> {
-        let usual = Privacy::new(Budget::new(self.epsilon, self.delta, self.rho)?);
+        self.privacy_of(Budget::new(self.epsilon, self.delta, self.rho)?)
+    }
+
+    /// The same with another ε.
+    pub fn privacy_with(&self, epsilon: Decimal) -> anyhow::Result<Privacy> {
+        self.privacy_of(Budget::new(Some(epsilon), self.delta, None)?)
+    }
+
+    fn privacy_of(&self, budget: Budget) -> anyhow::Result<Privacy> {
+        let usual = Privacy::new(budget);
         let privacy = Privacy {
             budget: usual.budget,
             neighbours: match self.neighbours.unwrap_or_default() {
@@ -87,6 +103,21 @@ impl PrivacyArgs {
             );
         }
         Ok(privacy)
+    }
+}
+
+impl PrivacyArgs {
+    pub fn is_given(&self) -> bool {
+        self.spending.is_given() || self.ledger.is_some()
+    }
+
+    pub fn has_ledger(&self) -> bool {
+        self.ledger.is_some()
+    }
+
+    /// What is to be spent and how.
+    pub fn privacy(&self) -> anyhow::Result<Privacy> {
+        self.spending.privacy()
     }
 
     /// Refuses early what the ledger would refuse late.

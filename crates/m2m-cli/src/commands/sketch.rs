@@ -124,7 +124,8 @@ fn in_two_rounds(args: &Args, schema: &Schema, output: &Path) -> anyhow::Result<
     Ok(())
 }
 
-fn read_design(text: &str) -> anyhow::Result<Design> {
+/// A design in its short form, or in a file.
+pub fn read_design(text: &str) -> anyhow::Result<Design> {
     if !text.ends_with(".toml") {
         return Ok(Design::parse(text)?);
     }

@@ -25,8 +25,21 @@ impl Rows {
     pub fn read(table: &Table, schema: &Schema, columns: &[usize], watch: &dyn Watch) -> Result<Self, Error> {
         let read = Schema::new(Unit::Row, columns.iter().map(|column| schema.columns()[*column].clone()).collect())?;
         let panels = source::read(table, &read, watch)?;
+        Ok(Self::new(schema, columns.to_vec(), read, panels))
+    }
+
+    /// Rows of all columns that are there already.
+    pub(crate) fn of_panels(schema: &Schema, panels: Vec<Panel>) -> Self {
+        Self::new(schema, (0..schema.columns().len()).collect(), schema.clone(), panels)
+    }
+
+    fn new(schema: &Schema, columns: Vec<usize>, read: Schema, panels: Vec<Panel>) -> Self {
         let count = panels.iter().map(Panel::len).sum();
-        Ok(Self { schema: schema.clone(), columns: columns.to_vec(), read, panels, weights: vec![1.0; count] })
+        Self { schema: schema.clone(), columns, read, panels, weights: vec![1.0; count] }
+    }
+
+    pub(crate) fn panels(&self) -> &[Panel] {
+        &self.panels
     }
 }
 

@@ -1,0 +1,172 @@
+//! Errors that `m2m plan` foretells beside errors of real releases. Run it by
+//! `cargo run --release -p m2m-bench -- plan DIR [NAME…]`, where DIR holds public tables as NAME.csv.gz.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::Context;
+use flate2::read::MultiGzDecoder;
+use m2m::auto::{Auto, FirstRound};
+use m2m::fit::{Fit, Options};
+use m2m::forecast::{Choice, Forecaster, Population, Question};
+use m2m::privatise::{Budget, Plan, Privacy};
+use m2m::source::{self, Table};
+use m2m::sums::Sketcher;
+use m2m::{Design, Release, Schema};
+
+const NAMES: &[&str] = &["adult", "magic04", "lifesci", "occupancy"];
+const EPSILONS: &[&str] = &["0.1", "1", "10"];
+/// Releases of each table whose errors are averaged.
+const RELEASES: usize = 3;
+
+/// Errors that were foretold and measured.
+type Errors = Vec<(f64, f64)>;
+
+pub fn run(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
+    let designs = [
+        ("auto", Choice::Auto),
+        ("hist", Choice::Design(Design::parse("hist")?)),
+        ("hist+rff", Choice::Design(Design::default())),
+        ("tables", Choice::Design(Design::parse("tables")?)),
+    ];
+    let mut all: BTreeMap<(&str, &str), Errors> = BTreeMap::new();
+    println!("Geometric means over questions of root mean squared errors:");
+    println!("{}", line(["table", "epsilon", "design", "question"], ["predicted", "measured", "ratio"]));
+    for name in if names.is_empty() { NAMES } else { names } {
+        let path = directory.join(format!("{name}.csv.gz"));
+        let mut text = String::new();
+        let file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
+        MultiGzDecoder::new(file).read_to_string(&mut text)?;
+        let schema = public_schema(&text)?;
+        let table = Table::from_csv_bytes(text.into_bytes());
+        let population = Population::read(&table, &schema)?;
+        let forecaster = Forecaster::new(&schema, population.len() as u64)?;
+        for epsilon in EPSILONS {
+            let privacy = Privacy::new(Budget::pure(epsilon.parse()?)?);
+            for (design, choice) in &designs {
+                match compare(&forecaster, &population, &table, choice, privacy) {
+                    Ok(kinds) => {
+                        for (kind, errors) in kinds {
+                            println!("{}", line([name, epsilon, design, kind], summary(&errors)));
+                            all.entry((design, kind)).or_default().extend(errors);
+                        }
+                    }
+                    Err(error) => println!("{}  {error}", line([name, epsilon, design, ""], [""; 3]).trim_end()),
+                }
+            }
+        }
+    }
+    println!("\nAll tables and budgets:");
+    for ((design, kind), errors) in &all {
+        println!("{}", line(["all", "", design, kind], summary(errors)));
+    }
+    Ok(())
+}
+
+/// The errors of all typical questions, by their kind.
+fn compare(
+    forecaster: &Forecaster,
+    population: &Population,
+    table: &Table,
+    choice: &Choice,
+    privacy: Privacy,
+) -> anyhow::Result<BTreeMap<&'static str, Errors>> {
+    let questions = Question::typical(population.schema());
+    let expected = forecaster.errors(choice, privacy, &questions)?;
+    let truths: Vec<Vec<f64>> =
+        questions.iter().map(|question| population.truth(question)).collect::<Result<_, _>>()?;
+    let mut squares = vec![(0.0, 0.0); questions.len()];
+    for _ in 0..RELEASES {
+        let fit = Fit::new(&publish(table, population.schema(), choice, privacy)?, Options::default())?;
+        for ((question, truths), (sum, count)) in questions.iter().zip(&truths).zip(&mut squares) {
+            for (answer, truth) in population.ask(&fit, question)?.iter().zip(truths) {
+                *sum += (answer.value - truth).powi(2);
+                *count += 1.0;
+            }
+        }
+    }
+    let mut kinds: BTreeMap<&str, Errors> = BTreeMap::new();
+    for ((question, expected), (sum, count)) in questions.iter().zip(&expected).zip(&squares) {
+        let measured = f64::sqrt(sum / count);
+        if measured > 0.0 && expected.std_error > 0.0 {
+            kinds.entry(question.kind()).or_default().push((expected.std_error, measured));
+        }
+    }
+    Ok(kinds)
+}
+
+fn line(words: [&str; 4], numbers: [impl AsRef<str>; 3]) -> String {
+    let [table, epsilon, design, question] = words;
+    let [expected, measured, ratio] = numbers.each_ref().map(AsRef::as_ref);
+    format!("{table:<10} {epsilon:>7}  {design:<9} {question:<12} {expected:>10} {measured:>10} {ratio:>6}")
+}
+
+/// What was foretold, what was measured, and the ratio.
+fn summary(errors: &Errors) -> [String; 3] {
+    let mean = |of: fn(&(f64, f64)) -> f64| {
+        (errors.iter().map(|error| of(error).ln()).sum::<f64>() / errors.len() as f64).exp()
+    };
+    let number = |x: f64| format!("{x:.3e}");
+    [number(mean(|error| error.0)), number(mean(|error| error.1)), format!("{:.2}", mean(|error| error.1 / error.0))]
+}
+
+/// A real release, with real noise.
+fn publish(table: &Table, schema: &Schema, choice: &Choice, privacy: Privacy) -> anyhow::Result<Release> {
+    match choice {
+        Choice::Auto => {
+            let first = FirstRound::new(schema, &Auto::default(), privacy)?;
+            let (sums, _) = source::sketch(&first.sketcher()?, table, 2, &())?;
+            let second = first.privatise(sums)?;
+            let (sums, _) = source::sketch(&second.sketcher()?, table, 2, &())?;
+            Ok(second.privatise(sums)?)
+        }
+        Choice::Design(design) => {
+            let noise = Plan::new(schema, design, privacy)?.draw()?;
+            let (sums, _) = source::sketch(&Sketcher::new(schema, design)?, table, 2, &())?;
+            Ok(sums.privatise(noise)?)
+        }
+    }
+}
+
+/// The schema that somebody who knows such tables would write: round bounds, atoms where values pile up, a logarithm where
+/// they crowd at the low end. It is made from the table, which is public; nobody must do so with one that is not.
+fn public_schema(text: &str) -> anyhow::Result<Schema> {
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().context("no header")?.split(',').collect();
+    let mut cells: Vec<Vec<&str>> = vec![Vec::new(); header.len()];
+    for line in lines {
+        for (column, cell) in cells.iter_mut().zip(line.split(',')) {
+            column.push(cell);
+        }
+    }
+    let mut toml = String::new();
+    for (name, cells) in header.iter().zip(&cells) {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        cells.iter().for_each(|cell| *counts.entry(cell).or_default() += 1);
+        let numbers: Option<Vec<f64>> = cells.iter().map(|cell| cell.parse().ok()).collect();
+        toml += &format!("[[column]]\nname = {name:?}\n");
+        match numbers {
+            Some(mut numbers) if counts.len() > 10 => {
+                numbers.sort_by(f64::total_cmp);
+                let (low, high) = (numbers[0], numbers[numbers.len() - 1]);
+                let step = 10f64.powf((high - low).log10().floor() - 1.0);
+                let whole = numbers.iter().all(|x| x.fract() == 0.0) && step >= 1.0;
+                let (min, max) = ((low / step).floor() * step, (high / step).ceil() * step);
+                let kind = if whole { "integer" } else { "number" };
+                toml += &format!("type = \"{kind}\"\nmin = {min}\nmax = {max}\n");
+                let atoms: Vec<&&str> =
+                    counts.iter().filter(|(_, n)| **n * 5 > cells.len()).map(|(value, _)| value).collect();
+                if !atoms.is_empty() && !whole || atoms.len() == 1 {
+                    let atoms: Vec<String> = atoms.iter().map(|atom| atom.to_string()).collect();
+                    toml += &format!("atoms = [{}]\n", atoms.join(", "));
+                }
+                if min >= 0.0 && numbers[numbers.len() / 2] < 0.02 * max {
+                    toml += "transform = \"log1p\"\n";
+                }
+            }
+            _ => toml += &format!("type = \"category\"\nlevels = {:?}\n", counts.keys().collect::<Vec<_>>()),
+        }
+    }
+    Schema::from_toml(&toml).context("a schema")
+}
