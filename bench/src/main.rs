@@ -1,8 +1,10 @@
-//! Speed of m2m beside its peers. Every figure is CPU time, every comparison is interleaved in one run, and what is
-//! printed is the median of the rounds' ratios. Run it by `cargo xtask bench` and `cargo xtask bench fit`.
+//! Speed of m2m beside its peers, and our side of the comparison of accuracy (`peers`). Every figure of speed is CPU
+//! time, every comparison is interleaved in one run, and what is printed is the median of the rounds' ratios. Run it by
+//! `cargo xtask bench`, `cargo xtask bench fit` and `cargo xtask bench-peers`.
 #![allow(unsafe_code)]
 
 mod fit;
+mod peers;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -162,7 +164,8 @@ fn main() -> anyhow::Result<()> {
         ["speed", python, binary, directory] => speed(python, binary, Path::new(directory)),
         ["fit", python, binary, directory] => fit::run(python, binary, Path::new(directory)),
         ["memory", binary, directory] => memory(binary, Path::new(directory)),
-        _ => bail!("run it by `cargo xtask bench`, `cargo xtask bench fit` or `cargo xtask bench memory`"),
+        ["peers", directory, epsilon, delta, runs] => peers::run(Path::new(directory), epsilon, delta, runs),
+        _ => bail!("run it by `cargo xtask bench`, with `fit` or `memory` after it, or by `cargo xtask bench-peers`"),
     }
 }
 
