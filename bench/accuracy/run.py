@@ -1,0 +1,173 @@
+"""Accuracy and cost of our default design beside the strongest peers: `cargo xtask bench-peers`.
+
+Every result is kept in OUT/results.json as soon as it is there; a run that was stopped goes on where it was.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+import report
+import sets
+
+EPSILONS, DELTAS = (1.0, 0.1, 10.0), (1e-5, 0)
+BINS = (16, 32)
+SHARES = (0.5, 0.8)
+RUNS = {"m2m": 10, "independent": 3, "copula": 3, "mst": 2, "priv-bayes": 2, "aim": 1}
+# AIM's models may be so large, in MB; the next size is tried if the last took less than PATIENCE / 4.
+CAPS = (1, 4, 16, 64)
+# Processor seconds after which a peer is given up.
+PATIENCE = 600
+QUICK_SETS = ("lifesci", "occupancy")
+
+
+def jobs(names, quick):
+    """All jobs, the quick and the telling first. A job is some runs of one system in one setting."""
+
+    def job(name, epsilon, delta, system, runs, **settings):
+        return dict(set=name, epsilon=epsilon, delta=delta, system=system, settings=settings, runs=runs)
+
+    if quick:
+        for name in (n for n in names if n in QUICK_SETS or n not in sets.KNOWN):
+            yield job(name, 1.0, 1e-5, "m2m", RUNS["m2m"])
+            yield job(name, 1.0, 1e-5, "independent", 1, bins=32)
+            for share in SHARES:
+                yield job(name, 1.0, 1e-5, "copula", 1, bins=32, share=share)
+            for bins in BINS:
+                yield job(name, 1.0, 1e-5, "mst", 1, bins=bins)
+        return
+    for epsilon, delta in itertools.product(EPSILONS, DELTAS):
+        for name in names:
+            yield job(name, epsilon, delta, "m2m", RUNS["m2m"])
+            yield job(name, epsilon, delta, "independent", RUNS["independent"], bins=32)
+            for share in SHARES:
+                yield job(name, epsilon, delta, "copula", RUNS["copula"], bins=32, share=share)
+    # The others have no pure ε: their noise is Gaussian.
+    aim = lambda name, epsilon, bins, cap: job(
+        name, epsilon, 1e-5, "aim", RUNS["aim"], bins=bins, max_model_size=cap, compress=False
+    )
+    everywhere = list(itertools.product(EPSILONS, names))
+    for bins, (epsilon, name) in itertools.product(BINS, everywhere):
+        yield job(name, epsilon, 1e-5, "mst", 1, bins=bins)
+    yield from (aim(name, epsilon, BINS[0], CAPS[0]) for epsilon, name in everywhere)
+    for bins, (epsilon, name) in itertools.product(BINS, everywhere):
+        yield job(name, epsilon, 1e-5, "priv-bayes", 1, bins=bins)
+    yield from (aim(name, epsilon, BINS[1], CAPS[0]) for epsilon, name in everywhere)
+    for cap, bins, (epsilon, name) in itertools.product(CAPS[1:], BINS, everywhere):
+        yield aim(name, epsilon, bins, cap)
+    for system, bins, (epsilon, name) in itertools.product(("mst", "priv-bayes"), BINS, everywhere):
+        yield job(name, epsilon, 1e-5, system, RUNS[system], bins=bins)
+
+
+class Bench:
+    def __init__(self, arguments):
+        self.data, self.out, self.ours = arguments.data, arguments.out, arguments.ours
+        self.file, self.lock = self.out / "results.json", threading.Lock()
+        self.runs = json.loads(self.file.read_text())["runs"] if self.file.exists() else []
+        self.sets = {}
+
+    def same(self, job):
+        keys = ("set", "epsilon", "delta", "system", "settings")
+        return [run for run in self.runs if all(run[key] == job[key] for key in keys)]
+
+    def note(self, job, **found):
+        entry = {key: job[key] for key in ("set", "epsilon", "delta", "system", "settings")} | found
+        with self.lock:
+            self.runs.append(entry)
+            part = self.file.with_suffix(".part")
+            part.write_text(json.dumps(report.summary(self.runs) | {"runs": self.runs}, indent=1))
+            os.replace(part, self.file)
+        shown = " ".join(f"{name}={value:.4g}" for name, value in found.get("scores", {}).items())
+        place = f"{job['set']} ε={job['epsilon']:g} δ={job['delta']:g} {report.label(job)}"
+        print(f"{place}: {shown or found['failed']}", file=sys.stderr, flush=True)
+
+    def do(self, job):
+        """Runs what is missing of a job."""
+        done = self.same(job)
+        if any("failed" in run for run in done):
+            return
+        missing = [run for run in range(job["runs"]) if all(run != other["run"] for other in done)]
+        if missing and self.is_worth_it(job):
+            (self.do_ours if job["system"] == "m2m" else self.do_peer)(job, missing)
+
+    def is_worth_it(self, job):
+        """AIM grows only where the smaller model left time for it."""
+        cap = job["settings"].get("max_model_size", CAPS[0])
+        if cap == CAPS[0]:
+            return True
+        smaller = job["settings"] | {"max_model_size": CAPS[CAPS.index(cap) - 1]}
+        spent = [run.get("cpu", PATIENCE) for run in self.same(job | {"settings": smaller})]
+        return bool(spent) and max(spent) < PATIENCE / 4
+
+    def do_ours(self, job, missing):
+        data, directory = self.sets[job["set"]], self.out / "sets" / job["set"]
+        command = [self.ours, "peers", directory, f"{job['epsilon']:g}", f"{job['delta']:.5f}" if job["delta"] else "0"]
+        process = subprocess.Popen([*command, str(len(missing))], stdout=subprocess.PIPE, text=True)
+        for run, line in zip(missing, process.stdout):
+            line = json.loads(line)
+            answers = {kind: np.array(found).reshape(-1, 3) for kind, found in line["answers"].items()}
+            scores = data.scores({kind: found[:, 0] for kind, found in answers.items()})
+            if "auc" in line:
+                scores["auc"] = line["auc"]
+            held = {
+                kind: float(np.mean((found[:, 1] <= data.truth[kind]) & (data.truth[kind] <= found[:, 2])))
+                for kind, found in answers.items()
+                if len(found)
+            }
+            cost = {key: line[key] for key in ("memory", "release_cpu", "fit_cpu", "ask_cpu", "learn_cpu")}
+            self.note(job, run=run, scores=scores, cpu=line["release_cpu"] + line["fit_cpu"], coverage=held, **cost)
+        if process.wait() != 0:
+            raise SystemExit(f"our side failed on {job['set']}")
+
+    def do_peer(self, job, missing):
+        path = self.out / f"job-{threading.get_ident()}.json"
+        path.write_text(json.dumps(job | {"data": str(self.data), "runs": missing}))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE * len(missing), PATIENCE * len(missing) + 5))
+        command = [sys.executable, "-W", "ignore", Path(__file__).parent / "systems.py", path]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limit)
+        output, errors = process.communicate()
+        path.unlink()
+        for line in filter(None, output.splitlines()):
+            self.note(job, **json.loads(line))
+        if process.returncode < 0:
+            self.note(job, run=None, failed=f"given up after {PATIENCE} s of processor time")
+        elif process.returncode > 0:
+            self.note(job, run=None, failed=(errors.strip().splitlines() or ["failed"])[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--ours", type=Path, required=True)
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    names = sets.names(arguments.data)
+    if not names:
+        raise SystemExit(f"{arguments.data} holds none of {', '.join(sets.KNOWN)}, nor a CSV with schema.toml beside it")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    bench = Bench(arguments)
+    todo = list(jobs(names, arguments.quick))
+    for name in dict.fromkeys(job["set"] for job in todo):
+        bench.sets[name] = sets.load(arguments.data, name)
+        bench.sets[name].write(arguments.out / "sets" / name)
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for outcome in [pool.submit(bench.do, job) for job in todo]:
+                outcome.result()
+    finally:
+        report.write(bench.runs, arguments.out)
+    print((arguments.out / "report.md").read_text())
+
+
+if __name__ == "__main__":
+    main()
