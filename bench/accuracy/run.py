@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -125,8 +126,10 @@ class Bench:
             }
             cost = {key: line[key] for key in ("memory", "release_cpu", "fit_cpu", "ask_cpu", "learn_cpu")}
             self.note(job, run=run, scores=scores, cpu=line["release_cpu"] + line["fit_cpu"], coverage=held, **cost)
-        if process.wait() != 0:
-            raise SystemExit(f"our side failed on {job['set']}")
+        if process.wait() < 0:
+            raise KeyboardInterrupt
+        if process.returncode > 0:
+            raise RuntimeError(f"our side failed on {job['set']}")
 
     def do_peer(self, job, missing):
         path = self.out / f"job-{threading.get_ident()}.json"
@@ -138,10 +141,14 @@ class Bench:
         path.unlink()
         for line in filter(None, output.splitlines()):
             self.note(job, **json.loads(line))
-        if process.returncode < 0:
+        if process.returncode == -signal.SIGXCPU:
             self.note(job, run=None, failed=f"given up after {PATIENCE} s of processor time")
+        elif process.returncode == -signal.SIGKILL:
+            self.note(job, run=None, failed="killed, as happens when memory runs out")
         elif process.returncode > 0:
             self.note(job, run=None, failed=(errors.strip().splitlines() or ["failed"])[-1])
+        elif process.returncode < 0:
+            raise KeyboardInterrupt
 
 
 def main():
@@ -160,11 +167,14 @@ def main():
     for name in dict.fromkeys(job["set"] for job in todo):
         bench.sets[name] = sets.load(arguments.data, name)
         bench.sets[name].write(arguments.out / "sets" / name)
+    pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for outcome in [pool.submit(bench.do, job) for job in todo]:
-                outcome.result()
+        for outcome in [pool.submit(bench.do, job) for job in todo]:
+            outcome.result()
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
     finally:
+        pool.shutdown(cancel_futures=True)
         report.write(bench.runs, arguments.out)
     print((arguments.out / "report.md").read_text())
 
