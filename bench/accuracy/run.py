@@ -124,8 +124,11 @@ class Bench:
         data, directory = self.sets[job["set"]], self.out / "sets" / job["set"]
         command = [self.ours, "peers", directory, f"{job['epsilon']:g}", f"{job['delta']:.5f}" if job["delta"] else "0"]
         process = subprocess.Popen([*command, str(len(missing))], stdout=subprocess.PIPE, text=True)
+        memory = None
         for run, line in zip(missing, process.stdout):
             line = json.loads(line)
+            # Later runs of the process would count the points that learning drew in earlier ones.
+            memory = memory or line["memory"]
             answers = {kind: np.array(found).reshape(-1, 3) for kind, found in line["answers"].items()}
             scores = data.scores({kind: found[:, 0] for kind, found in answers.items()})
             if "auc" in line:
@@ -135,7 +138,7 @@ class Bench:
                 for kind, found in answers.items()
                 if len(found)
             }
-            cost = {key: line[key] for key in ("memory", "release_cpu", "fit_cpu", "ask_cpu", "learn_cpu")}
+            cost = {key: line[key] for key in ("release_cpu", "fit_cpu", "ask_cpu", "learn_cpu")} | {"memory": memory}
             self.note(job, run=run, scores=scores, cpu=line["release_cpu"] + line["fit_cpu"], coverage=held, **cost)
         if process.wait() < 0:
             raise KeyboardInterrupt
