@@ -20,7 +20,7 @@ const ROWS: usize = 27_000;
 const ROUNDS: usize = 5;
 
 /// Processor seconds of this process, all threads.
-fn process_cpu() -> f64 {
+pub fn process_cpu() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a plain C struct that clock_gettime fills in.
     assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) }, 0);

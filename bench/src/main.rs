@@ -1,8 +1,10 @@
-//! Speed of m2m beside its peers. Every figure is CPU time, every comparison is interleaved in one run, and what is
-//! printed is the median of the rounds' ratios. Run it by `cargo xtask bench` and `cargo xtask bench fit`.
+//! Speed of m2m beside its peers, and our side of the comparison of accuracy (`peers`). Every figure of speed is CPU
+//! time, every comparison is interleaved in one run, and what is printed is the median of the rounds' ratios. Run it by
+//! `cargo xtask bench`, `cargo xtask bench fit` and `cargo xtask bench-peers`.
 #![allow(unsafe_code)]
 
 mod fit;
+mod peers;
 mod plan;
 
 use std::fmt::Write as _;
@@ -164,8 +166,9 @@ fn main() -> anyhow::Result<()> {
         ["fit", python, binary, directory] => fit::run(python, binary, Path::new(directory)),
         ["memory", binary, directory] => memory(binary, Path::new(directory)),
         ["plan", directory, ref names @ ..] => plan::run(Path::new(directory), names),
+        ["peers", directory, epsilon, delta, runs] => peers::run(Path::new(directory), epsilon, delta, runs),
         _ => bail!(
-            "run it by `cargo xtask bench`, `cargo xtask bench fit` or `cargo xtask bench memory`, or give it `plan DIR`"
+            "run it by `cargo xtask bench`, with `fit` or `memory` after it, by `cargo xtask bench-peers`, or give it `plan DIR`"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test` and `cargo xtask bench`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask bench` and `cargo xtask bench-peers`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -7,7 +7,11 @@ const USAGE: &str = "usage:
   cargo xtask test            everything that must pass: formatting, lints, docs, oracles, tests
   cargo xtask bench           speed beside the peers, in one interleaved run
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
-  cargo xtask bench memory    peak memory on a 10 GB table through a pipe";
+  cargo xtask bench memory    peak memory on a 10 GB table through a pipe
+  cargo xtask bench-peers     accuracy and cost beside AIM, MST, PrivBayes and a copula; goes on where it was stopped
+      --data DIR    tables: those that bench/accuracy/sets.py knows, or any CSV with its schema.toml [../shared/data]
+      --out DIR     report.md, results.json and plots [target/peers, target/peers-quick]
+      --quick       one budget, two tables and the fast peers, in a few minutes";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -17,6 +21,7 @@ fn main() -> ExitCode {
         ["bench"] => bench(),
         ["bench", "fit"] => bench_fit(),
         ["bench", "memory"] => bench_memory(),
+        ["bench-peers", ref options @ ..] => bench_peers(options),
         _ => Err(USAGE.to_owned()),
     };
     match result {
@@ -27,6 +32,10 @@ fn main() -> ExitCode {
         }
     }
 }
+
+/// The peers in accuracy, and what scores and draws them.
+const PEERS: &[&str] =
+    &["dpmm==0.1.9", "numpy==1.26.4", "pandas==2.1.0", "scipy==1.17.1", "scikit-learn==1.5.0", "matplotlib==3.11.2"];
 
 type Outcome<T = ()> = Result<T, String>;
 
@@ -94,6 +103,40 @@ fn bench_memory() -> Outcome {
     cargo(&["build", "--release", "--package", "m2m-bench", "--package", "m2m-cli"])?;
     let release = target().join("release");
     run(Command::new(release.join("m2m-bench")).arg("memory").arg(release.join("m2m")).arg(root().join("target/bench")))
+}
+
+fn bench_peers(mut options: &[&str]) -> Outcome {
+    let (mut data, mut out, mut quick) = (root().join("../shared/data"), None, false);
+    while let [option, rest @ ..] = options {
+        options = match (*option, rest) {
+            ("--quick", rest) => {
+                quick = true;
+                rest
+            }
+            ("--data", [directory, rest @ ..]) => {
+                data = PathBuf::from(directory);
+                rest
+            }
+            ("--out", [directory, rest @ ..]) => {
+                out = Some(PathBuf::from(directory));
+                rest
+            }
+            _ => return Err(USAGE.to_owned()),
+        };
+    }
+    // A quick run has results of its own: its few runs must not stand beside the many of a whole one.
+    let out = out.unwrap_or_else(|| root().join(if quick { "target/peers-quick" } else { "target/peers" }));
+    let python = venv("accuracy", PEERS)?;
+    cargo(&["build", "--release", "--package", "m2m-bench"])?;
+    run(Command::new(python)
+        .arg(root().join("bench/accuracy/run.py"))
+        .arg("--ours")
+        .arg(target().join("release/m2m-bench"))
+        .arg("--data")
+        .arg(data)
+        .arg("--out")
+        .arg(out)
+        .args(quick.then_some("--quick")))
 }
 
 /// The Python of a virtual environment under `target`, made and filled on first use.
