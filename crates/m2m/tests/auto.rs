@@ -236,14 +236,16 @@ fn every_sum_has_its_noise() {
 
 /// The sums of a block of tables, counted by hand.
 fn counted(rows: &Rows, map: &MapSpec) -> Vec<i64> {
-    let (columns, tables): (Vec<(u32, Vec<u32>)>, Vec<Vec<u32>>) = match map {
+    // Bins and groups of each column, and the columns of each table.
+    let (columns, tables) = match map {
         MapSpec::Hist(spec) => {
             // x has its bins and missing, k a cell for each of ten values and missing, g three levels, other and missing.
             let cells = [spec.bins + 1, 11, 5].map(|len| (0..len).collect::<Vec<u32>>());
             (cells.map(|cells| (spec.bins, cells)).to_vec(), vec![vec![0], vec![1], vec![2]])
         }
         MapSpec::Merged(spec) => {
-            (spec.columns.iter().map(|column| (column.bins, column.groups.clone())).collect(), spec.tables.clone())
+            let columns: Vec<_> = spec.columns.iter().map(|column| (column.bins, column.groups.clone())).collect();
+            (columns, spec.tables.clone())
         }
         other => panic!("{other:?}"),
     };
