@@ -96,7 +96,7 @@ const DECAYS: [f64; 7] = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0];
 const SCALES: usize = 15;
 /// The scale of interactions of three columns that no table tells of, over the root of that of two: weaker where columns
 /// are nearly independent, but not as weak as products of interactions of two would be.
-const UNSEEN: f64 = 0.06;
+const UNSEEN: f64 = 0.035;
 /// The scale of a pair of columns that no table tells of.
 const UNKNOWN: f64 = 1.0 / 3.0;
 
@@ -137,38 +137,19 @@ impl Interactions {
             return Ok(None);
         };
         let groups = [two, three];
-        let best = DECAYS
-            .iter()
-            .map(|decay| Self::with_decay(prior, &groups, &tables, *decay))
-            .max_by(|(a, _), (b, _)| a.total_cmp(b));
-        Ok(best.map(|(_, interactions)| interactions))
-    }
-
-    /// The posterior under one decay, and the logarithm of its evidence.
-    fn with_decay(prior: &Independent, groups: &[Groups; 2], tables: &[Table], decay: f64) -> (f64, Self) {
-        let columns = groups.each_ref().map(|groups| {
-            let scores = |(axis, groups): (&Axis, &Option<Vec<u32>>)| {
-                groups.as_ref().map(|groups| Scores::new(axis, groups, decay))
-            };
-            prior.axes.iter().zip(groups).map(scores).collect::<Vec<_>>()
-        });
-        let readings: Vec<Reading> = tables.iter().map(|table| table.read(&columns[table.columns.len() - 2])).collect();
         let mut sets = Vec::new();
-        let mut evidence = 0.0;
-        for size in [2, 3] {
-            let alike: Vec<usize> = (0..tables.len()).filter(|at| tables[*at].columns.len() == size).collect();
-            if alike.is_empty() {
-                continue;
-            }
-            let likelihoods: Vec<[f64; SCALES]> = alike.iter().map(|at| readings[*at].likelihoods()).collect();
-            let (law, log) = fit_law(&likelihoods);
-            evidence += log;
-            for (at, likelihoods) in alike.into_iter().zip(&likelihoods) {
-                sets.push(readings[at].posterior(&tables[at].columns, likelihoods, &law));
-            }
-        }
+        let columns = [0, 1].map(|at| {
+            let alike: Vec<&Table> = tables.iter().filter(|table| table.columns.len() == at + 2).collect();
+            let best = DECAYS
+                .iter()
+                .map(|decay| with_decay(prior, &groups[at], &alike, *decay))
+                .max_by(|(a, ..), (b, ..)| a.total_cmp(b));
+            let (_, scores, read) = best.expect("there are decays to be tried");
+            sets.extend(read);
+            scores
+        });
         let at = sets.iter().enumerate().map(|(at, set)| (set.columns.clone(), at)).collect();
-        (evidence, Self { columns, groups: groups.clone(), sets, at })
+        Ok(Some(Self { columns, groups, sets, at }))
     }
 
     /// What the interactions see of a term's factors.
@@ -434,6 +415,26 @@ fn groups_by_column(release: &Release, size: usize) -> Option<Groups> {
         }
     }
     Some(groups)
+}
+
+/// The posterior of tables of equally many columns under one decay, with the logarithm of its evidence first.
+fn with_decay(
+    prior: &Independent,
+    groups: &Groups,
+    tables: &[&Table],
+    decay: f64,
+) -> (f64, Vec<Option<Scores>>, Vec<Set>) {
+    let scores =
+        |(axis, groups): (&Axis, &Option<Vec<u32>>)| groups.as_ref().map(|groups| Scores::new(axis, groups, decay));
+    let columns: Vec<Option<Scores>> = prior.axes.iter().zip(groups).map(scores).collect();
+    let readings: Vec<Reading> = tables.iter().map(|table| table.read(&columns)).collect();
+    let likelihoods: Vec<[f64; SCALES]> = readings.iter().map(Reading::likelihoods).collect();
+    let (law, evidence) = fit_law(&likelihoods);
+    let posterior = |((table, reading), likelihoods): ((&&Table, &Reading), &[f64; SCALES])| {
+        reading.posterior(&table.columns, likelihoods, &law)
+    };
+    let sets = tables.iter().zip(&readings).zip(&likelihoods).map(posterior).collect();
+    (evidence, columns, sets)
 }
 
 /// A released table, as shares of the rows.
