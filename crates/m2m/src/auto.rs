@@ -18,13 +18,13 @@
 //!   column of few whole numbers has a cell for each, up to 1/2σ of them, so that one stands out from its noise.
 //! - **Groups** of a numeric column: 0.9 σ^(-1/3), from 3 to 16. A smooth function of two columns adds up noise over b²
 //!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻².
-//! - **Three columns** have tables too if that leaves little noise on what they do together ([`WORTHWHILE`]), with 0.75
+//! - **Three columns** have tables too if that leaves little noise on what they do together (`WORTHWHILE`), with 0.75
 //!   σ^(-2/7) groups, by the same reason with b³ cells.
 //!
 //! # Privacy
 //! The rounds compose: the second depends on the data only through its own sums and on the first through what that
 //! released (PRIVACY.md, Theorem 6). Both are ordinary one-hot features (Lemma 2) with the noise of
-//! [`Plan`](crate::privatise::Plan) for their shares.
+//! [`Plan`] for their shares.
 
 use crate::feature::{Block, Cells, HistSpec, MapSpec, MergedColumn, MergedSpec};
 use crate::fit::simplex;
