@@ -75,10 +75,10 @@ stopped{nothing}{}",
 
 /// Says what went wrong and what to do: exit code 2 for bad input, 1 for anything else.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    if let Some(debited) = DEBITED.get() {
+    let message = format!("{error:#}");
+    if let Some(debited) = DEBITED.get().filter(|_| !message.contains("was debited")) {
         say!("note: nothing was written{debited}");
     }
-    let message = format!("{error:#}");
     match message.rsplit_once("; ") {
         // A semicolon within backticks belongs to a name.
         Some((problem, advice)) if problem.matches('`').count() % 2 == 0 => {
