@@ -7,7 +7,7 @@
 //!
 //! **Round one** releases the count and a histogram of every column. **Round two** releases a contingency table of every
 //! pair of columns whose cells are those of the histograms, merged along the ranks of the released marginals: fine where
-//! the data is, whatever its scale, with levels and atoms kept apart.
+//! the data is, whatever its scale, with levels kept apart, and atoms too if they are larger than a group.
 //!
 //! # The rule
 //! Everything follows from public things: the schema, the budget, and the number of rows, which is the released one or
@@ -100,20 +100,18 @@ impl FirstRound {
         let count_noise = calibration.count()?.map(|mechanism| draw(mechanism, 1)[0]);
         let all = || CANDIDATES.map(histograms).to_vec();
         let candidates = match auto.rows {
-            Some(rows) => vec![all().swap_remove(choose(&calibration, rows as f64)?)],
+            Some(rows) => vec![all().swap_remove(choose(marginals(&calibration, schema)?, rows as f64))],
             None => all(),
         };
         // Which of the candidates is released is chosen later; these shares are never spent.
         let share: Decimal = "0.01".parse()?;
         let mut blocks: Vec<Block> = candidates.iter().map(|map| Block { share, map: map.clone() }).collect();
         blocks[0].share = blocks[1..].iter().fold(Decimal::ONE, |rest, block| rest - block.share);
-        let mut noise = Vec::new();
+        let mut longest = 0;
         for map in &candidates {
-            let (len, mechanism) = calibration.block(&Block { share: MARGINALS.parse()?, map: map.clone() })?;
-            if len > noise.len() {
-                noise = draw(mechanism, len);
-            }
+            longest = longest.max(map.shape(schema)?.0);
         }
+        let noise = draw(marginals(&calibration, schema)?, longest);
         let design = Design::new(blocks)?;
         Ok(Self { schema: schema.clone(), privacy, candidates, design, rows: auto.rows, count_noise, noise })
     }
@@ -121,11 +119,6 @@ impl FirstRound {
     /// What adds up the rows of this round.
     pub fn sketcher(&self) -> Result<Sketcher, Error> {
         Sketcher::new(&self.schema, &self.design)
-    }
-
-    /// What the whole release will spend.
-    pub fn privacy(&self) -> &Privacy {
-        &self.privacy
     }
 
     /// Releases the count and the marginals, and designs the second round by them. The whole budget is to be debited before.
@@ -153,7 +146,10 @@ impl FirstRound {
         assert_eq!(self.count_noise.is_some(), calibration.count()?.is_some(), "a count that is not public has noise");
         let count = public(rows, self.count_noise.unwrap_or(0));
         let scale = self.rows.map_or(count as f64, |rows| rows as f64).max(1.0);
-        let at = if self.candidates.len() == 1 { 0 } else { choose(&calibration, scale)? };
+        let at = match self.rows {
+            Some(_) => 0,
+            None => choose(marginals(&calibration, &self.schema)?, scale),
+        };
         let first = Block { share: MARGINALS.parse()?, map: self.candidates[at].clone() };
         let chosen = candidates.into_iter().nth(at).expect("sums for each candidate");
         let marginals = noised(chosen, self.noise);
@@ -258,11 +254,15 @@ fn histograms((bins, whole): (u32, u32)) -> MapSpec {
     MapSpec::Hist(HistSpec { bins, whole: Some(whole), columns: Vec::new() })
 }
 
+/// The noise of the histograms, however many cells they have.
+fn marginals(calibration: &Calibration<'_>, schema: &Schema) -> Result<Mechanism, Error> {
+    calibration.tables(schema.columns().len(), MARGINALS.parse()?)
+}
+
 /// Which of the candidates has as many bins as the noise makes worthwhile.
-fn choose(calibration: &Calibration<'_>, rows: f64) -> Result<usize, Error> {
-    let (_, mechanism) = calibration.block(&Block { share: MARGINALS.parse()?, map: histograms(CANDIDATES[0]) })?;
-    let bins = 2.0 * (mechanism.standard_deviation(1) / rows).powf(-0.4);
-    Ok(CANDIDATES.iter().rposition(|(candidate, _)| f64::from(*candidate) <= bins).unwrap_or(0))
+fn choose(noise: Mechanism, rows: f64) -> usize {
+    let bins = 2.0 * (noise.standard_deviation(1) / rows).powf(-0.4);
+    CANDIDATES.iter().rposition(|(candidate, _)| f64::from(*candidate) <= bins).unwrap_or(0)
 }
 
 /// What the tables of the second round are made from.

@@ -141,6 +141,7 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
     let places = |marginal: &Marginal| marginal.first..marginal.first + marginal.cells.len();
     let used: Used = found.iter().flatten().map(|marginal| (marginal.block, places(marginal))).collect();
     let mut summed = from_wider_tables(release)?;
+    let mut merged = from_merged_tables(release, rows)?;
     if used.is_empty() && summed.iter().all(Option::is_none) {
         return Ok(None);
     }
@@ -149,7 +150,7 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
     let mut all = Vec::new();
     for (column, (_, mut cells)) in unknown.into_iter().enumerate() {
         let (axis, knowledge) = match (found[column].take(), summed[column].take()) {
-            (Some(marginal), _) => from_marginal(release, marginal, rows),
+            (Some(marginal), _) => from_marginal(release, marginal, merged[column].take(), rows),
             (None, Some((cells, counts, variance))) => {
                 let probabilities: Vec<f64> = counts.iter().map(|count| count / rows).collect();
                 let deviation = variance.sqrt() / rows;
@@ -209,13 +210,13 @@ pub(crate) fn learn_from(
 /// One-way tables that the prior used up: the block, and the places among its sums.
 pub(crate) type Used = Vec<(usize, std::ops::Range<usize>)>;
 
-fn from_marginal(release: &Release, marginal: Marginal, rows: f64) -> (Axis, Knowledge) {
+fn from_marginal(release: &Release, marginal: Marginal, merged: Option<Merged>, rows: f64) -> (Axis, Knowledge) {
     let block = &release.blocks()[marginal.block];
     let sums = &block.sums()[marginal.first..][..marginal.cells.len()];
     let probabilities: Vec<f64> = sums.iter().map(|sum| *sum as f64 / rows).collect();
     // Noise that is all but none would leave the cells without any scale to be compared with.
     let deviation = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9);
-    let law = match from_merged_tables(release, &marginal.cells, rows) {
+    let law = match merged.filter(|merged| merged.groups.len() == marginal.cells.len()) {
         Some(merged) => merged.refine(&probabilities, deviation),
         None if release.blocks().iter().all(|block| matches!(block.map(), MapSpec::Hist(_))) => {
             let (freed, variance) = shrink(&probabilities, deviation);
@@ -260,6 +261,13 @@ struct Merged {
 }
 
 impl Merged {
+    /// Takes in other shares with errors of a given variance.
+    fn average(&mut self, shares: &[f64], variance: f64) {
+        let weight = 1.0 / (1.0 + variance / self.variance);
+        self.shares.iter_mut().zip(shares).for_each(|(mean, share)| *mean += weight * (share - *mean));
+        self.variance = weight * variance;
+    }
+
     /// Cells that agree as well as possible with their own noisy values and with those of the groups: the groups first, then
     /// the cells of each, freed of noise.
     fn refine(self, noisy: &[f64], deviation: f64) -> Law {
@@ -289,35 +297,40 @@ impl Merged {
     }
 }
 
-/// Adds up every table of two columns along the other, and averages what that gives of one.
-fn from_merged_tables(release: &Release, cells: &Cells, rows: f64) -> Option<Merged> {
+/// Adds up every table of two columns along each of them, and averages what that gives of the other. Nothing for columns
+/// that are in no table, or whose cells are merged in two ways.
+fn from_merged_tables(release: &Release, rows: f64) -> Result<Vec<Option<Merged>>, Error> {
     let schema = release.schema();
-    let (mut found, mut shares, mut weights): (Option<&[u32]>, Vec<f64>, f64) = (None, Vec::new(), 0.0);
+    let mut found: Vec<Option<Merged>> = schema.columns().iter().map(|_| None).collect();
+    let mut two_ways = vec![false; found.len()];
     for block in release.blocks() {
         let MapSpec::Merged(spec) = block.map() else { continue };
         let noise = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9).powi(2);
-        for ((first, group), places) in block.map().tables(schema).ok()?.iter().zip(&spec.tables) {
+        for ((first, group), places) in block.map().tables(schema)?.iter().zip(&spec.tables) {
             let [one, two] = &group[..] else { continue };
-            let at = if one.column() == cells.column() { 0 } else { 1 };
-            if group[at].column() != cells.column() {
-                continue;
+            let sums = &block.sums()[*first..][..one.len() * two.len()];
+            for at in 0..2 {
+                let groups = &spec.columns[places[at] as usize].groups;
+                let column = group[at].column();
+                let merged = found[column].get_or_insert_with(|| Merged {
+                    groups: groups.clone(),
+                    shares: vec![0.0; group[at].len()],
+                    variance: f64::INFINITY,
+                });
+                if merged.groups != *groups {
+                    two_ways[column] = true;
+                    continue;
+                }
+                let mut shares = vec![0.0; group[at].len()];
+                for (place, sum) in sums.iter().enumerate() {
+                    shares[if at == 0 { place / two.len() } else { place % two.len() }] += *sum as f64 / rows;
+                }
+                merged.average(&shares, noise * group[1 - at].len() as f64);
             }
-            let groups = &spec.columns[places[at] as usize].groups;
-            if groups.len() != cells.len() || found.is_some_and(|other| other != &groups[..]) {
-                return None;
-            }
-            found = Some(groups);
-            shares.resize(group[at].len(), 0.0);
-            let weight = 1.0 / (noise * group[1 - at].len() as f64);
-            for (place, sum) in block.sums()[*first..][..one.len() * two.len()].iter().enumerate() {
-                let row = if at == 0 { place / two.len() } else { place % two.len() };
-                shares[row] += weight * *sum as f64 / rows;
-            }
-            weights += weight;
         }
     }
-    shares.iter_mut().for_each(|share| *share /= weights);
-    Some(Merged { groups: found?.to_vec(), shares, variance: 1.0 / weights })
+    found.iter_mut().zip(two_ways).filter(|(_, two_ways)| *two_ways).for_each(|(found, _)| *found = None);
+    Ok(found)
 }
 
 /// The prior of a column, and what is known of it.

@@ -3,8 +3,8 @@
 //! Against a product of marginals ψ the density ratio is 1 + Σ_S h_S, where h_S is the pure interaction of a set S of
 //! columns: it vanishes when averaged over any of them. Each h_S is a random function
 //! $\sum c_{kl\dots} e_k(x_i) e_l(x_j)\cdots$ with functions $e_k$ that are orthonormal under the marginal of their column
-//! (levels, atoms, missing, then cosines of the rank) and independent $c \sim N(0, s_S \prod o_k^{-decay})$, o the
-//! frequency of a cosine and 1 for levels.
+//! (levels, missing, then cosines of the rank) and independent $c \sim N(0, s_S \prod o_k^{-decay})$, o the
+//! frequency of a cosine and 1 for levels. What four and more columns do together is taken for nothing.
 //!
 //! **One table.** Let m be the probabilities of a column's merged cells, Π the projection that removes m, and
 //! $A_{gk} = E_ψ 1_g e_k$. Projecting the table T by Π along every column removes all that single columns (and fewer than
@@ -16,6 +16,7 @@
 //! tables of the same size (empirical Bayes): where most pairs are independent, a faint one is taken for noise.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use faer::{Mat, Side};
 
@@ -41,8 +42,7 @@ type Groups = Vec<Option<Vec<u32>>>;
 
 /// The functions of one column in which its interactions are expressed.
 struct Scores {
-    /// Orthonormal functions, as tables on the column's axis.
-    basis: Vec<Vec<f64>>,
+    basis: Arc<Basis>,
     /// `[score][function]`: V^⊤ D^½.
     rotation: Mat<f64>,
     /// The scores that tables tell something of; they come first.
@@ -52,6 +52,15 @@ struct Scores {
     readers: Mat<f64>,
     /// The prior variance of functions beyond the basis.
     outside: f64,
+}
+
+/// What no decay changes about the functions of a column.
+struct Basis {
+    /// Orthonormal functions, as tables on the column's axis, and their orders.
+    functions: Vec<Vec<f64>>,
+    orders: Vec<f64>,
+    /// `[group][function]`: Π A.
+    moments: Mat<f64>,
 }
 
 /// What is known of the interaction of a set of columns: for each combination of seen scores the posterior mean, the
@@ -115,14 +124,11 @@ impl Interactions {
             for ((first, cells), places) in block.map().tables(schema)?.into_iter().zip(&spec.tables) {
                 let sizes: Vec<usize> = cells.iter().map(|cells| cells.len()).collect();
                 let columns: Vec<usize> = cells.iter().map(|cells| cells.column()).collect();
-                if places
-                    .iter()
-                    .zip(&columns)
-                    .any(|(place, column)| spec.columns[*place as usize].groups.len() != prior.axes[*column].cells())
-                {
-                    return Ok(None);
-                }
-                if !(2..=3).contains(&columns.len()) {
+                let other_cells = |(place, column): (&u32, &usize)| {
+                    spec.columns[*place as usize].groups.len() != prior.axes[*column].cells()
+                };
+                let in_order = columns.windows(2).all(|pair| pair[0] < pair[1]);
+                if !in_order || !(2..=3).contains(&columns.len()) || places.iter().zip(&columns).any(other_cells) {
                     return Ok(None);
                 }
                 let len = sizes.iter().product();
@@ -140,10 +146,12 @@ impl Interactions {
         let mut sets = Vec::new();
         let columns = [0, 1].map(|at| {
             let alike: Vec<&Table> = tables.iter().filter(|table| table.columns.len() == at + 2).collect();
-            let best = DECAYS
-                .iter()
-                .map(|decay| with_decay(prior, &groups[at], &alike, *decay))
-                .max_by(|(a, ..), (b, ..)| a.total_cmp(b));
+            let basis = |(axis, groups): (&Axis, &Option<Vec<u32>>)| {
+                groups.as_ref().map(|groups| Arc::new(Basis::new(axis, groups)))
+            };
+            let bases: Vec<Option<Arc<Basis>>> = prior.axes.iter().zip(&groups[at]).map(basis).collect();
+            let best =
+                DECAYS.iter().map(|decay| with_decay(&bases, &alike, *decay)).max_by(|(a, ..), (b, ..)| a.total_cmp(b));
             let (_, scores, read) = best.expect("there are decays to be tried");
             sets.extend(read);
             scores
@@ -160,7 +168,7 @@ impl Interactions {
                 let axis = &prior.axes[*column];
                 let parts = self.columns.each_ref().map(|columns| match &columns[*column] {
                     Some(scores) => {
-                        let basis: Vec<f64> = scores.basis.iter().map(|e| axis.inner(table, e)).collect();
+                        let basis: Vec<f64> = scores.basis.functions.iter().map(|e| axis.inner(table, e)).collect();
                         let scores = scores.rotate(&basis);
                         (basis, scores)
                     }
@@ -273,7 +281,7 @@ impl Interactions {
             let Some(scores) = &columns[column] else { return Vec::new() };
             let values = |score: usize| {
                 let mut table = vec![0.0f32; places.len() + 1];
-                for (at, e) in scores.basis.iter().enumerate() {
+                for (at, e) in scores.basis.functions.iter().enumerate() {
                     table.iter_mut().zip(e).for_each(|(x, y)| *x += (scores.rotation[(score, at)] * y) as f32);
                 }
                 let slope = |place: usize| places.get(place + 1) == Some(&Place::Slope);
@@ -418,15 +426,9 @@ fn groups_by_column(release: &Release, size: usize) -> Option<Groups> {
 }
 
 /// The posterior of tables of equally many columns under one decay, with the logarithm of its evidence first.
-fn with_decay(
-    prior: &Independent,
-    groups: &Groups,
-    tables: &[&Table],
-    decay: f64,
-) -> (f64, Vec<Option<Scores>>, Vec<Set>) {
-    let scores =
-        |(axis, groups): (&Axis, &Option<Vec<u32>>)| groups.as_ref().map(|groups| Scores::new(axis, groups, decay));
-    let columns: Vec<Option<Scores>> = prior.axes.iter().zip(groups).map(scores).collect();
+fn with_decay(bases: &[Option<Arc<Basis>>], tables: &[&Table], decay: f64) -> (f64, Vec<Option<Scores>>, Vec<Set>) {
+    let columns: Vec<Option<Scores>> =
+        bases.iter().map(|basis| basis.as_ref().map(|basis| Scores::new(basis, decay))).collect();
     let readings: Vec<Reading> = tables.iter().map(|table| table.read(&columns)).collect();
     let likelihoods: Vec<[f64; SCALES]> = readings.iter().map(Reading::likelihoods).collect();
     let (law, evidence) = fit_law(&likelihoods);
@@ -545,31 +547,45 @@ fn fit_law(likelihoods: &[[f64; SCALES]]) -> ([f64; SCALES], f64) {
 /// Cosines of a rank, at most.
 const COSINES: usize = 16;
 
-impl Scores {
-    fn new(axis: &Axis, groups: &[u32], decay: f64) -> Self {
+impl Basis {
+    fn new(axis: &Axis, groups: &[u32]) -> Self {
         let count = groups.iter().max().map_or(0, |last| *last as usize + 1);
-        let (basis, orders) = basis(axis, count);
-        let k = basis.len();
-        let root = |at: usize| orders[at].powf(-0.5 * decay);
-        // E 1_g e_k D^½, less its projection on the probabilities of the groups.
-        let group_of = axis.partition().iter().map(|cell| groups[*cell as usize] as usize);
+        let (functions, orders) = functions(axis, groups, count);
+        // E 1_g e_k, less its projection on the probabilities of the groups.
         let mut masses = vec![0.0; count];
-        let mut matrix = Mat::<f64>::zeros(count, k);
-        for (place, group) in group_of.enumerate() {
+        let mut moments = Mat::<f64>::zeros(count, functions.len());
+        for (place, cell) in axis.partition().iter().enumerate() {
+            let group = groups[*cell as usize] as usize;
             masses[group] += axis.mass()[place];
-            for at in 0..k {
-                matrix[(group, at)] += axis.mass()[place] * basis[at][place] * root(at);
+            for (at, e) in functions.iter().enumerate() {
+                moments[(group, at)] += axis.mass()[place] * e[place];
             }
         }
         let square = dot(&masses, &masses).max(1e-300);
-        for at in 0..k {
-            let along = (0..count).map(|group| masses[group] * matrix[(group, at)]).sum::<f64>() / square;
-            (0..count).for_each(|group| matrix[(group, at)] -= along * masses[group]);
+        for at in 0..functions.len() {
+            let along = (0..count).map(|group| masses[group] * moments[(group, at)]).sum::<f64>() / square;
+            (0..count).for_each(|group| moments[(group, at)] -= along * masses[group]);
         }
+        Self { functions, orders, moments }
+    }
+
+    /// The prior variance of what lies beyond the functions: of the next cosine, or of levels that are merged.
+    fn outside(&self, decay: f64) -> f64 {
+        let last = self.orders.iter().fold(1.0f64, |last, order| last.max(*order));
+        if last == 1.0 { 1.0 } else { (last + 1.0).powf(-decay) }
+    }
+}
+
+impl Scores {
+    fn new(basis: &Arc<Basis>, decay: f64) -> Self {
+        let (count, k) = (basis.moments.nrows(), basis.moments.ncols());
+        let (outside, basis) = (basis.outside(decay), basis.clone());
         if k == 0 {
-            let empty = Mat::zeros(count, 0);
-            return Self { basis, rotation: Mat::zeros(0, 0), seen: 0, singular: vec![], readers: empty, outside: 1.0 };
+            let (rotation, readers) = (Mat::zeros(0, 0), Mat::zeros(count, 0));
+            return Self { basis, rotation, seen: 0, singular: vec![], readers, outside };
         }
+        let root: Vec<f64> = basis.orders.iter().map(|order| order.powf(-0.5 * decay)).collect();
+        let matrix = Mat::from_fn(count, k, |group, at| basis.moments[(group, at)] * root[at]);
         let eigen = (matrix.transpose() * &matrix)
             .self_adjoint_eigen(Side::Lower)
             .expect("a finite symmetric matrix has eigenvectors");
@@ -578,12 +594,10 @@ impl Scores {
         let largest = squares[k - 1].max(1e-300);
         let singular: Vec<f64> = (0..k).rev().map(|at| squares[at].max(0.0).sqrt()).collect();
         let seen = singular.iter().take_while(|s| **s * **s > 1e-10 * largest).count();
-        let rotation = Mat::from_fn(k, k, |score, at| vectors[(at, k - 1 - score)] * root(at));
+        let rotation = Mat::from_fn(k, k, |score, at| vectors[(at, k - 1 - score)] * root[at]);
         let readers = Mat::from_fn(count, seen, |group, score| {
             (0..k).map(|at| matrix[(group, at)] * vectors[(at, k - 1 - score)]).sum::<f64>() / singular[score]
         });
-        let last = orders.iter().fold(1.0f64, |last, order| last.max(*order));
-        let outside = (last + 1.0).powf(-decay);
         Self { basis, rotation, seen, singular, readers, outside }
     }
 
@@ -594,18 +608,24 @@ impl Scores {
 }
 
 /// Functions of a column that are orthonormal under its marginal and to constants, with their orders: what stands apart
-/// (levels, missing) first, then cosines of the rank.
-fn basis(axis: &Axis, groups: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+/// (groups of levels, missing) first, then cosines of the rank.
+fn functions(axis: &Axis, groups: &[u32], count: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let places = axis.places();
-    let apart = |place: &Place| matches!(place, Place::Point(Value::Code(_) | Value::Missing));
-    let mut candidates: Vec<(f64, Vec<f64>)> = Vec::new();
-    for (at, place) in places.iter().enumerate() {
-        if apart(place) && axis.mass()[at] > 1e-9 {
-            let mut table = vec![0.0; places.len()];
-            table[at] = 1.0;
-            candidates.push((1.0, table));
-        }
+    let mut apart: Vec<(f64, Vec<f64>)> = Vec::new();
+    let mut of_group: HashMap<Option<u32>, usize> = HashMap::new();
+    for (at, place) in places.iter().enumerate().filter(|(at, _)| axis.mass()[*at] > 1e-9) {
+        let key = match place {
+            Place::Point(Value::Code(_)) => Some(groups[axis.partition()[at] as usize]),
+            Place::Point(Value::Missing) => None,
+            _ => continue,
+        };
+        let found = *of_group.entry(key).or_insert_with(|| {
+            apart.push((1.0, vec![0.0; places.len()]));
+            apart.len() - 1
+        });
+        apart[found].1[at] = 1.0;
     }
+    let mut candidates = apart;
     // Ranks among the numbers.
     let unit = |place: &Place| match place {
         Place::Interval { low, high } => Some(0.5 * (low + high)),
@@ -617,7 +637,7 @@ fn basis(axis: &Axis, groups: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     numbers.sort_by(|a, b| a.0.total_cmp(&b.0));
     let total: f64 = numbers.iter().map(|(_, at)| axis.mass()[*at]).sum();
     if total > 1e-9 {
-        let cosines = groups.clamp(6, COSINES).min(numbers.len().saturating_sub(1));
+        let cosines = count.clamp(6, COSINES).min(numbers.len().saturating_sub(1));
         for k in 1..=cosines {
             let angle = std::f64::consts::PI * k as f64;
             let mut table = vec![0.0; places.len()];
@@ -698,8 +718,8 @@ mod tests {
     #[test]
     fn functions_are_orthonormal() {
         let prior = prior();
-        for axis in &prior.axes {
-            let (basis, orders) = basis(axis, 5);
+        for (axis, groups) in prior.axes.iter().zip(groups()) {
+            let Basis { functions: basis, orders, .. } = Basis::new(axis, &groups.unwrap());
             assert!(basis.len() >= 3 && orders.len() == basis.len());
             for (i, e) in basis.iter().enumerate() {
                 assert!(axis.mean(e).abs() < 1e-9);
@@ -723,7 +743,7 @@ mod tests {
                 .axes
                 .iter()
                 .zip(&groups)
-                .map(|(axis, groups)| Some(Scores::new(axis, groups.as_ref().unwrap(), decay)))
+                .map(|(axis, groups)| Some(Scores::new(&Arc::new(Basis::new(axis, groups.as_ref().unwrap())), decay)))
                 .collect();
             let group = |column: usize| groups[column].as_ref().unwrap();
             let sizes: Vec<usize> = set.iter().map(|c| *group(*c).iter().max().unwrap() as usize + 1).collect();
@@ -771,7 +791,7 @@ mod tests {
 
             // Dense: coefficients of all products of basis functions, then nuisances; rows are cells of the table.
             let bases: Vec<(Vec<Vec<f64>>, Vec<f64>)> =
-                set.iter().zip(&sizes).map(|(c, size)| basis(&prior.axes[*c], *size)).collect();
+                set.iter().zip(&sizes).map(|(c, size)| functions(&prior.axes[*c], group(*c), *size)).collect();
             let in_group = |c: usize, g: usize, e: Option<&Vec<f64>>| -> f64 {
                 let axis = &prior.axes[c];
                 (0..axis.len())
@@ -857,7 +877,7 @@ mod tests {
                     let inside: f64 = a.iter().zip(&bases[j].1).map(|(a, o)| a * a * o.powf(-decay)).sum();
                     let beyond = axis.inner(f, f) - axis.mean(f).powi(2) - dot(&a, &a);
                     let last = bases[j].1.iter().fold(1.0f64, |x, y| x.max(*y));
-                    inside + (last + 1.0).powf(-decay) * beyond
+                    inside + if last == 1.0 { 1.0 } else { (last + 1.0).powf(-decay) } * beyond
                 })
                 .product();
             let beyond = term.coefficient.powi(2) * s * within - all;

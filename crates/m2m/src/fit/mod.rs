@@ -17,7 +17,8 @@
 //! reading against the uniform) and splits K by the order of effects. What single columns do is known from the histograms,
 //! with the error of their noise and of what may hide within a bin. What two columns do together has variance τ² times
 //! the covariance of their pure interaction, with a τ² of its own for every pair (where they can be told apart); three and
-//! more share another. All τ² follow from the evidence of the other moments.
+//! more share another. All τ² follow from the evidence of the other moments. Releases of the default design, histograms with
+//! tables over their merged cells, have a posterior of their own for what two and three columns do (`interactions.rs`).
 //!
 //! Against a product prior and for features that are products (Fourier, tables), everything is exact (`closed.rs`); other
 //! maps, other priors and functions that do not separate use random points (`points.rs`).
