@@ -18,7 +18,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchReader};
 
 use crate::Error;
 use crate::panel::{Layout, Panel};
@@ -53,7 +53,11 @@ enum Part {
     ArrowFile(PathBuf),
     ArrowStream(PathBuf),
     Batches { batches: Vec<RecordBatch> },
+    Stream(Box<OpenStream>),
 }
+
+/// Starts to read Arrow batches from the beginning.
+pub type OpenStream = dyn Fn() -> Result<Box<dyn RecordBatchReader + Send>, Error> + Send + Sync;
 
 pub(crate) enum CsvInput {
     Path(PathBuf),
@@ -93,6 +97,12 @@ impl Table {
     /// Arrow batches in memory.
     pub fn from_batches(batches: Vec<RecordBatch>) -> Self {
         Self { parts: vec![Part::Batches { batches }], strict: false }
+    }
+
+    /// Arrow batches from elsewhere, such as another program's memory. They are asked for anew each time that the table is
+    /// read, and must be the same then.
+    pub fn from_stream(open: Box<OpenStream>) -> Self {
+        Self { parts: vec![Part::Stream(open)], strict: false }
     }
 
     /// The same, fit to be read more than once: what can be read only once, such as a pipe, is kept in memory.
@@ -194,7 +204,7 @@ impl Part {
             | Self::Parquet(path)
             | Self::ArrowFile(path)
             | Self::ArrowStream(path) => Some(path),
-            Self::Csv { .. } | Self::Batches { .. } => None,
+            Self::Csv { .. } | Self::Batches { .. } | Self::Stream(_) => None,
         }
     }
 
@@ -211,7 +221,8 @@ impl Part {
             Self::Parquet(path) => arrow::Reader::parquet(path),
             Self::ArrowFile(path) => arrow::Reader::file(path),
             Self::ArrowStream(path) => arrow::Reader::stream(path),
-            Self::Batches { batches } => Ok(arrow::Reader::memory(batches)),
+            Self::Batches { batches } => Ok(arrow::Reader::memory(batches.clone())),
+            Self::Stream(open) => Ok(arrow::Reader::other(open()?)),
             Self::Csv { .. } => unreachable!("CSV is not Arrow"),
         }
     }
@@ -311,7 +322,8 @@ fn check(part: &Part, schema: &Schema) -> Result<(), Error> {
             let names = csv::header(&CsvInput::Path(path.clone()), *options)?;
             csv::find_columns(&names, schema, &part.name()).map(|_| ())
         }
-        Part::Csv { .. } => Ok(()),
+        // To look at it may mean to begin it.
+        Part::Csv { .. } | Part::Stream(_) => Ok(()),
         _ => part.arrow()?.shared(schema).map(|_| ()),
     }
 }
