@@ -1,10 +1,11 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask bench` and `cargo xtask bench-peers`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask bench` and others; see [`USAGE`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage:
   cargo xtask test            everything that must pass: formatting, lints, docs, oracles, the Python package, tests
+  cargo xtask test-spark      the package on a cluster of Spark, with an executor killed; needs Java 17, downloads Spark
   cargo xtask bench           speed beside the peers, in one interleaved run
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["test"] => test(),
+        ["test-spark"] => test_spark(),
         ["bench"] => bench(),
         ["bench", "fit"] => bench_fit(),
         ["bench", "memory"] => bench_memory(),
@@ -82,8 +84,28 @@ fn python() -> Outcome {
     run(tool("ruff").args(["format", "--check", "python"]))?;
     run(tool("mypy").args(["--strict", "--python-executable"]).arg(&python))?;
     install(&python, "dev")?;
-    run(tool("python").args(["-m", "pytest", "-p", "no:cacheprovider"]))
+    run(tool("python").args(["-m", "pytest", "-p", "no:cacheprovider"]))?;
+    eprintln!("xtask: the tests on Spark are not among these; run `cargo xtask test-spark` for them");
+    Ok(())
 }
+
+/// Spark is 450 MB and its cluster takes minutes, so that these tests are not among those of every change.
+fn test_spark() -> Outcome {
+    run(Command::new("java").arg("-version")).map_err(|error| format!("{error}\ninstall Java 17, or set PATH"))?;
+    let python = venv("spark", SPARK)?;
+    install(&python, "dev")?;
+    run(Command::new(&python).current_dir(root()).args([
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "python/tests_spark",
+    ]))
+}
+
+/// Spark with what it needs, and what builds and tries out the package on it.
+const SPARK: &[&str] =
+    &["maturin==1.16.0", "pytest==9.2.0", "pyspark==4.3.0", "numpy==2.4.6", "pandas==2.3.3", "pyarrow==26.0.1"];
 
 /// Builds the wheel of the Python package in some profile and installs it.
 fn install(python: &Path, profile: &str) -> Outcome {
