@@ -23,7 +23,7 @@ import sets
 EPSILONS, DELTAS = (1.0, 0.1, 10.0), (1e-5, 0)
 BINS = (16, 32)
 SHARES = (0.5, 0.8)
-RUNS = {"m2m": 10, "independent": 3, "copula": 3, "mst": 2, "priv-bayes": 2, "aim": 1}
+RUNS = {"m2m": 10, "independent": 10, "copula": 10, "mst": 2, "priv-bayes": 2, "aim": 1}
 # AIM's models may be so large, in MB; the next size is tried if the last took less than PATIENCE / 4.
 CAPS = (1, 4, 16, 64)
 # Processor seconds after which a peer is given up.

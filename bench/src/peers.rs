@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use m2m::Schema;
-use m2m::auto::{Auto, FirstRound};
+use m2m::auto::{Auto, FirstRound, SecondRound};
 use m2m::estimate::{Model, WeightedSample};
 use m2m::expr::{Checked, Expr, col, lit};
 use m2m::fit::{Fit, Options};
@@ -70,7 +70,7 @@ fn one_run(
     let start = process_cpu();
     let first = FirstRound::new(schema, &Auto::default(), Privacy::new(budget))?;
     let (sums, _) = source::sketch(&first.sketcher()?, table, threads, &())?;
-    let second = first.privatise(sums)?;
+    let second = SecondRound::after(&first.privatise(sums)?, &Auto::default())?;
     let (sums, _) = source::sketch(&second.sketcher()?, table, threads, &())?;
     let release = second.privatise(sums)?;
     let released = process_cpu();

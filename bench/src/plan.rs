@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use flate2::read::MultiGzDecoder;
-use m2m::auto::{Auto, FirstRound};
+use m2m::auto::{Auto, FirstRound, SecondRound};
 use m2m::fit::{Fit, Options};
 use m2m::forecast::{Choice, Forecaster, Population, Question};
 use m2m::privatise::{Budget, Plan, Privacy};
@@ -117,7 +117,7 @@ fn publish(table: &Table, schema: &Schema, choice: &Choice, privacy: Privacy) ->
         Choice::Auto => {
             let first = FirstRound::new(schema, &Auto::default(), privacy)?;
             let (sums, _) = source::sketch(&first.sketcher()?, table, 2, &())?;
-            let second = first.privatise(sums)?;
+            let second = SecondRound::after(&first.privatise(sums)?, &Auto::default())?;
             let (sums, _) = source::sketch(&second.sketcher()?, table, 2, &())?;
             Ok(second.privatise(sums)?)
         }

@@ -75,7 +75,7 @@ fn help_says_what_there_is() {
     assert_snapshot!(help("sketch"), @"
     Read a table and write a release, or secret sums to be merged
 
-    Usage: m2m sketch [OPTIONS] --schema <FILE> <DATA>...
+    Usage: m2m sketch [OPTIONS] <DATA>...
 
     Arguments:
       <DATA>...
@@ -89,12 +89,19 @@ fn help_says_what_there_is() {
           --design <DESIGN>
               Feature maps: auto, which reads the data twice and fits tables of columns to their
               histograms; or rff, race, hist, tables, with settings as in rff:m=200,sigma=1; or a .toml
-              file with several maps and their shares [default: auto; with --sums, which has one round
-              only, histograms and Fourier features with half the budget each]
+              file with several maps and their shares [default: auto; with --sums, so that one round is
+              enough, histograms and Fourier features with half the budget each]
 
           --rows <N>
               About how many rows there are, if that is public; otherwise the design auto goes by the
               noisy count
+
+          --weight <COLUMNS=W>
+              How much tables of some columns matter to the design auto, besides 1 for all others:
+              `age=2`, `age*income=4`, or `name=0` for no tables with that column
+
+          --after <FIRST>
+              The second of two rounds, after what `m2m release` made of the sums of the first
 
       -o, --output <FILE>
               Where the release goes; gzipped when the name ends in .gz
@@ -151,6 +158,14 @@ fn help_says_what_there_is() {
       m2m sketch 'part-*.parquet' --schema schema.toml --design rff:m=200,sigma=0.5 --epsilon 1 -o
       table.m2m
       zcat big.csv.gz | m2m sketch - --schema schema.toml --sums part.sums
+
+    Two rounds over parts of a table, on as many machines as there are parts:
+      m2m sketch part1.csv --schema schema.toml --design auto --sums a1.sums    (and a2, a3, …)
+      m2m merge a*.sums -o a.sums
+      m2m release a.sums --epsilon 1 -o first.m2m
+      m2m sketch part1.csv --after first.m2m --sums b1.sums                     (and b2, b3, …)
+      m2m merge b*.sums -o b.sums
+      m2m release b.sums --after first.m2m -o table.m2m
     ");
     assert_snapshot!(help("merge"), @"
     Add up secret sums of parts of one table
@@ -180,6 +195,13 @@ fn help_says_what_there_is() {
     Options:
       -o, --output <FILE>
               Where the release goes; gzipped when the name ends in .gz
+
+          --after <FIRST>
+              The first round, if the sums are those of a second
+
+          --rows <N>
+              About how many rows there are, if that is public; otherwise a first round goes by the
+              noisy count
 
           --force
               Replace an existing output
@@ -216,8 +238,9 @@ fn help_says_what_there_is() {
           --ledger <FILE>
               Debit this ledger before noise is added, and refuse to overspend it
 
-    Example:
+    Examples:
       m2m release all.sums --epsilon 1 --ledger budget.toml -o table.m2m
+      m2m release second.sums --after first.m2m --ledger budget.toml -o table.m2m
     ");
     assert_snapshot!(help("info"), @"
     Explain a release
@@ -619,7 +642,8 @@ fn schema_check_says_what_a_schema_says() {
 fn info(desk: &Desk, name: &str) -> String {
     let outcome = desk.m2m(&format!("info {name}")).ok();
     assert_eq!(outcome.stderr, "");
-    trim(&mask(&mask(&outcome.stdout, "Rows: about ", " (noise"), "sha256:", "\n"))
+    let masked = mask(&outcome.stdout, "in groups of about equal counts; ", " sums");
+    trim(&mask(&mask(&masked, "Rows: about ", " (noise"), "sha256:", "\n"))
 }
 
 fn info_json(desk: &Desk, name: &str) -> Value {
@@ -657,7 +681,7 @@ fn a_release_explains_itself() {
       seen: datetime from 2020-01-01T00:00:00Z to 2026-01-01T00:00:00Z
     Contents:
       hist: histograms of 8 bins; 54 sums, share 0.5, discrete Laplace noise of standard deviation 20.2 rows each
-      merged: 21 tables of up to 2 columns, in groups of about equal counts; 245 sums, share 0.5, discrete Laplace noise of standard deviation 60.6 rows each
+      merged: 21 tables of up to 2 columns, in groups of about equal counts; … sums, share 0.5, discrete Laplace noise of standard deviation 60.6 rows each
     Hash: sha256:…
     ");
     desk.put("small.toml", "[[column]]\nname = 'smoker'\ntype = 'boolean'\nnullable = true\n");
@@ -712,6 +736,7 @@ fn a_release_explains_itself() {
         "neighbours": "add-remove",
         "unit": "row"
       },
+      "reserved": null,
       "schema": {
         "column": [
           {
@@ -764,10 +789,43 @@ fn two_rounds_are_one_release() {
         assert!(answer.stdout.contains("std_error"), "{}", answer.stdout);
     }
     assert!(desk.refused(&format!("sketch people.csv {line} -o third.m2m")).contains("left"));
-    assert!(desk.refused("sketch people.csv --schema schema.toml --design auto --sums t.sums").contains("two rounds"));
     assert!(
         desk.refused("sketch people.csv --schema schema.toml --design hist --rows 9 --epsilon 1 -o x").contains("auto")
     );
+}
+
+/// The same by sums of parts: each round is sketched in parts, merged and released, and the ledger pays once for both.
+#[test]
+fn two_rounds_go_through_files() {
+    let desk = Desk::new();
+    let all = people(3000);
+    desk.put("a.csv", csv(&all[..1000])).put("b.csv", csv(&all[1000..]));
+    desk.m2m("ledger new budget.toml --epsilon 1").ok();
+    for part in ["a", "b"] {
+        desk.m2m(&format!("sketch {part}.csv --schema schema.toml --design auto --sums {part}1.sums")).ok();
+    }
+    desk.m2m("merge a1.sums b1.sums -o all1.sums").ok();
+    let outcome = desk.m2m("release all1.sums --epsilon 1 --ledger budget.toml -o first.m2m").ok();
+    assert!(outcome.stderr.contains("first of two rounds"), "{}", outcome.stderr);
+    assert!(desk.m2m("info first.m2m").ok().stdout.contains("0.5 of the budget for sums is left"));
+    for part in ["a", "b"] {
+        desk.m2m(&format!("sketch {part}.csv --after first.m2m --weight town=2 --sums {part}2.sums")).ok();
+    }
+    desk.m2m("merge a2.sums b2.sums -o all2.sums").ok();
+    assert!(desk.refused("merge a1.sums b2.sums -o x.sums").contains("another schema or design"));
+    assert!(desk.refused("release all2.sums --epsilon 1 -o x.m2m").contains("--after"));
+    assert!(desk.refused("release all1.sums --after first.m2m -o x.m2m").contains("leave out --after"));
+    assert!(desk.refused("release all2.sums --after first.m2m -o x.m2m").contains("--ledger"));
+    let line = "release all2.sums --after first.m2m --ledger budget.toml";
+    assert!(desk.refused(&format!("{line} --epsilon 1 -o x.m2m")).contains("leave them out"));
+    desk.m2m(&format!("{line} -o table.m2m")).ok();
+    assert!(desk.refused(&format!("{line} -o again.m2m")).contains("was made"));
+    assert!(desk.m2m("ledger show budget.toml").ok().stdout.ends_with("left   ε = 0\n"));
+    let release: Value = serde_json::from_str(&desk.text("table.m2m")).unwrap();
+    assert_eq!(release["privacy"]["budget"]["epsilon"], 1.0);
+    assert!(release.get("reserved").is_none());
+    assert!(desk.refused("sketch a.csv --after table.m2m --sums x.sums").contains("follows a first"));
+    desk.feed("sql table.m2m", b"SELECT AVG(age), CORR(age, height) FROM t").ok();
 }
 
 /// At ε = 1000 noise of scale 1/250 is other than 0 with probability below 10⁻¹⁰⁰: the release shows what was added up.

@@ -29,7 +29,7 @@
 use crate::feature::{Block, Cells, HistSpec, MapSpec, MergedColumn, MergedSpec};
 use crate::fit::simplex;
 use crate::privatise::{Calibration, Mechanism, NoiseSource, Plan, Privacy};
-use crate::release::Release;
+use crate::release::{Release, ReleasedBlock};
 use crate::schema::Column;
 use crate::sums::{Sketcher, public};
 use crate::{Decimal, Design, Error, Schema, Sums};
@@ -39,6 +39,17 @@ use crate::{Decimal, Design, Error, Schema, Sums};
 pub struct Auto {
     /// About how many rows there are, if that is public. Otherwise the released count tells.
     pub rows: Option<u64>,
+    /// How much some tables matter, besides 1 for all others. Weights of one table are multiplied.
+    pub weights: Vec<Weight>,
+}
+
+/// How much every table with certain columns matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weight {
+    /// Names of one or more columns.
+    pub columns: Vec<String>,
+    /// What their tables get of the budget for each part that a table of weight 1 gets. With 0 there are no such tables.
+    pub weight: Decimal,
 }
 
 /// The part of the budget for sums that goes to the marginals.
@@ -70,141 +81,181 @@ const MAX_PAIR_GROUPS: usize = 16;
 const MAX_TRIPLE_GROUPS: usize = 8;
 /// Tables of two columns, and of three, have at most so many cells each.
 const MAX_CELLS: usize = 1 << 22;
+/// A weight is at most this.
+const MAX_WEIGHT: f64 = 1e6;
 /// The most columns whose pairs are tabulated.
 const MAX_COLUMNS: usize = 400;
+
+/// The sums of a first round, made before its budget is known: all the histograms that may be chosen.
+///
+/// Which of them is released follows from the budget and the count; only that one is, and the shares of this design are
+/// never spent.
+pub fn first_round() -> Design {
+    let share: Decimal = "0.01".parse().expect("a decimal");
+    let mut blocks: Vec<Block> = CANDIDATES.iter().map(|at| Block { share, map: histograms(*at) }).collect();
+    blocks[0].share = blocks[1..].iter().fold(Decimal::ONE, |rest, block| rest - block.share);
+    Design::new(blocks).expect("shares that add up to 1")
+}
 
 /// The first round: the count and the marginals.
 pub struct FirstRound {
     schema: Schema,
     privacy: Privacy,
-    /// The histograms that may be chosen, and their design.
-    candidates: Vec<MapSpec>,
-    design: Design,
     rows: Option<u64>,
-    /// Drawn before any row is read: for the count unless it is public, and for the largest of the candidates, which all
-    /// have the same mechanism.
-    count_noise: Option<i128>,
-    noise: Vec<i128>,
+    /// There before any row is read; after that, drawing noise cannot fail.
+    source: NoiseSource,
 }
 
 impl FirstRound {
-    /// Decides what can be decided before any data is seen, and draws the noise of this round.
+    /// Refuses what cannot be released, before any data is seen.
     pub fn new(schema: &Schema, auto: &Auto, privacy: Privacy) -> Result<Self, Error> {
-        Self::drawn_by(schema, auto, privacy, &mut from_os()?)
-    }
-
-    /// The same, with noise from elsewhere: for forecasts, which have no data.
-    pub(crate) fn drawn_by(schema: &Schema, auto: &Auto, privacy: Privacy, draw: &mut Draw<'_>) -> Result<Self, Error> {
         check(schema)?;
-        let calibration = Calibration::new(schema, privacy)?;
-        let count_noise = calibration.count()?.map(|mechanism| draw(mechanism, 1)[0]);
-        let all = || CANDIDATES.map(histograms).to_vec();
-        let candidates = match auto.rows {
-            Some(rows) => vec![all().swap_remove(choose(marginals(&calibration, schema)?, rows as f64))],
-            None => all(),
-        };
-        // Which of the candidates is released is chosen later; these shares are never spent.
-        let share: Decimal = "0.01".parse()?;
-        let mut blocks: Vec<Block> = candidates.iter().map(|map| Block { share, map: map.clone() }).collect();
-        blocks[0].share = blocks[1..].iter().fold(Decimal::ONE, |rest, block| rest - block.share);
-        let mut longest = 0;
-        for map in &candidates {
-            longest = longest.max(map.shape(schema)?.0);
-        }
-        let noise = draw(marginals(&calibration, schema)?, longest);
-        let design = Design::new(blocks)?;
-        Ok(Self { schema: schema.clone(), privacy, candidates, design, rows: auto.rows, count_noise, noise })
+        weighed(schema, auto)?;
+        marginals(&Calibration::new(schema, privacy)?, schema)?;
+        Ok(Self { schema: schema.clone(), privacy, rows: auto.rows, source: NoiseSource::from_os()? })
     }
 
     /// What adds up the rows of this round.
     pub fn sketcher(&self) -> Result<Sketcher, Error> {
-        Sketcher::new(&self.schema, &self.design)
+        Sketcher::new(&self.schema, &self.design()?)
     }
 
-    /// Releases the count and the marginals, and designs the second round by them. The whole budget is to be debited before.
-    ///
-    /// # Privacy
-    /// The count is noised first. It decides which of the histograms is noised; the others are dropped.
-    pub fn privatise(self, sums: Sums) -> Result<SecondRound, Error> {
-        let (rows, candidates) = sums.into_parts(&self.schema, &self.design)?;
-        self.continue_with(rows, candidates, &mut from_os()?)
+    /// The features of this round: fewer than in [`first_round`] if the number of rows is public.
+    fn design(&self) -> Result<Design, Error> {
+        match self.rows {
+            Some(rows) => Ok(Design::single(chosen(&self.schema, self.privacy, rows as f64)?)),
+            None => Ok(first_round()),
+        }
     }
 
-    /// The features of this round.
-    pub(crate) fn design(&self) -> &Design {
-        &self.design
-    }
-
-    /// What follows from sums, given where the noise of the second round comes from.
-    pub(crate) fn continue_with(
-        self,
-        rows: i128,
-        candidates: Vec<Vec<i128>>,
-        draw: &mut Draw<'_>,
-    ) -> Result<SecondRound, Error> {
-        let calibration = Calibration::new(&self.schema, self.privacy)?;
-        assert_eq!(self.count_noise.is_some(), calibration.count()?.is_some(), "a count that is not public has noise");
-        let count = public(rows, self.count_noise.unwrap_or(0));
-        let scale = self.rows.map_or(count as f64, |rows| rows as f64).max(1.0);
-        let at = match self.rows {
-            Some(_) => 0,
-            None => choose(marginals(&calibration, &self.schema)?, scale),
+    /// Releases the count and the marginals. The whole budget is to be debited before.
+    pub fn privatise(mut self, sums: Sums) -> Result<Release, Error> {
+        let design = if sums.design() == &first_round() { first_round() } else { self.design()? };
+        let (rows, mut histograms) = sums.into_parts(&self.schema, &design)?;
+        let of = |map: &MapSpec| {
+            let at = design.blocks().iter().position(|block| &block.map == map).expect("sums for each candidate");
+            Ok(histograms.swap_remove(at))
         };
-        let first = Block { share: MARGINALS.parse()?, map: self.candidates[at].clone() };
-        let chosen = candidates.into_iter().nth(at).expect("sums for each candidate");
-        let marginals = noised(chosen, self.noise);
-        let tables =
-            Tables { schema: &self.schema, calibration: &calibration, scale, first: &first.map, marginals: &marginals };
-        let mut blocks = tables.blocks(Decimal::ONE - first.share)?;
-        blocks.insert(0, first);
-        let plan = Plan::new(&self.schema, &Design::new(blocks)?, self.privacy)?;
-        let noise = plan
-            .design()
-            .blocks()
-            .iter()
-            .zip(plan.blocks())
-            .skip(1)
-            .map(|(block, mechanism)| Ok(draw(mechanism, block.map.shape(&self.schema)?.0)))
-            .collect::<Result<_, Error>>()?;
-        Ok(SecondRound { plan, count, marginals, noise })
+        noised_marginals(&self.schema, self.privacy, self.rows, rows, of, &mut |mechanism, noise| {
+            mechanism.draw(&mut self.source, noise);
+        })
     }
 }
 
-/// The second round: tables of pairs of columns.
+/// The count and the marginals with their noise, from the number of rows and the sums of any histograms.
+///
+/// # Privacy
+/// The count is noised first, unless it is public. It decides which of the histograms is noised; the others are dropped.
+pub(crate) fn noised_marginals(
+    schema: &Schema,
+    privacy: Privacy,
+    public_rows: Option<u64>,
+    rows: i128,
+    sums: impl FnOnce(&MapSpec) -> Result<Vec<i128>, Error>,
+    draw: &mut Draw<'_>,
+) -> Result<Release, Error> {
+    check(schema)?;
+    let calibration = Calibration::new(schema, privacy)?;
+    let mut count = [0];
+    if let Some(mechanism) = calibration.count()? {
+        draw(mechanism, &mut count);
+    }
+    let count = public(rows, count[0]);
+    let map = chosen(schema, privacy, public_rows.map_or(count as f64, |rows| rows as f64))?;
+    let sums = sums(&map)?;
+    let share: Decimal = MARGINALS.parse()?;
+    let design = Design::reserving(vec![Block { share, map }], Decimal::ONE - share)?;
+    let plan = Plan::new(schema, &design, privacy)?;
+    let blocks = noised(&plan, vec![sums], draw);
+    Release::new(&plan, count, blocks)
+}
+
+/// The second round: tables of columns together.
 pub struct SecondRound {
-    plan: Plan,
-    count: i64,
-    marginals: Vec<i64>,
-    /// Drawn before a row is read for this round.
-    noise: Vec<Vec<i128>>,
+    first: Release,
+    design: Design,
+    /// There before any row is read.
+    source: NoiseSource,
 }
 
 impl SecondRound {
+    /// Designs tables by what the first round released.
+    pub fn after(first: &Release, auto: &Auto) -> Result<Self, Error> {
+        Self::with_design(first, second_design(first, auto)?)
+    }
+
+    /// For sums that were made with the design of a second round.
+    pub fn with_design(first: &Release, design: Design) -> Result<Self, Error> {
+        both(first, &design)?;
+        Ok(Self { first: first.clone(), design, source: NoiseSource::from_os()? })
+    }
+
+    /// The features of this round.
+    pub fn design(&self) -> &Design {
+        &self.design
+    }
+
     /// What adds up the rows of this round.
     pub fn sketcher(&self) -> Result<Sketcher, Error> {
-        Sketcher::new(self.plan.schema(), &self.design()?)
+        Sketcher::new(self.first.schema(), &self.design)
     }
 
-    /// The blocks of this round; their shares are of the whole, so that the first takes up what the marginals had.
-    pub(crate) fn design(&self) -> Result<Design, Error> {
-        let mut blocks = self.plan.design().blocks()[1..].to_vec();
-        blocks[0].share = blocks[1..].iter().fold(Decimal::ONE, |rest, block| rest - block.share);
-        Design::new(blocks)
+    /// Adds noise to the tables, and puts the release together. A pledge is to be redeemed before.
+    pub fn privatise(mut self, sums: Sums) -> Result<Release, Error> {
+        let (_, tables) = sums.into_parts(self.first.schema(), &self.design)?;
+        with_tables(&self.first, &self.design, tables, &mut |mechanism, noise| {
+            mechanism.draw(&mut self.source, noise);
+        })
     }
+}
 
-    /// Adds noise to the tables, and puts the release together.
-    pub fn privatise(self, sums: Sums) -> Result<Release, Error> {
-        let (_, tables) = sums.into_parts(self.plan.schema(), &self.design()?)?;
-        self.finish_with(tables)
-    }
+/// The tables that follow from what the first round released.
+pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Error> {
+    let [marginals] = first.blocks() else { return Err(no_first_round()) };
+    let reserved = first.reserved().ok_or_else(no_first_round)?.share;
+    let schema = first.schema();
+    let calibration = Calibration::new(schema, first.privacy())?;
+    let scale = auto.rows.map_or(first.count().value as f64, |rows| rows as f64).max(1.0);
+    let tables =
+        Tables { schema, calibration: &calibration, scale, first: marginals, weights: &weighed(schema, auto)? };
+    Design::reserving(tables.blocks(reserved)?, Decimal::ONE - reserved)
+}
 
-    /// The release that follows from sums.
-    pub(crate) fn finish_with(self, tables: Vec<Vec<i128>>) -> Result<Release, Error> {
-        assert_eq!(tables.len(), self.noise.len(), "every block has its noise");
-        let mut blocks = vec![self.marginals];
-        blocks.extend(tables.into_iter().zip(self.noise).map(|(sums, noise)| noised(sums, noise)));
-        Release::new(&self.plan, self.count, blocks)
+/// The release of both rounds.
+pub(crate) fn with_tables(
+    first: &Release,
+    design: &Design,
+    tables: Vec<Vec<i128>>,
+    draw: &mut Draw<'_>,
+) -> Result<Release, Error> {
+    let (second, both) = both(first, design)?;
+    let mut blocks = vec![first.blocks()[0].sums().to_vec()];
+    blocks.extend(noised(&second, tables, draw));
+    Release::new(&both, first.count().value, blocks)
+}
+
+/// What the second round does, and what both do together: the shares of the second add up to what the first reserved.
+fn both(first: &Release, design: &Design) -> Result<(Plan, Plan), Error> {
+    let Some(reserved) = first.reserved() else { return Err(no_first_round()) };
+    let fits = design.reserved() == Decimal::ONE - reserved.share
+        && design.blocks().iter().all(|block| matches!(block.map, MapSpec::Merged(_)))
+        && matches!(first.blocks(), [block] if matches!(block.map(), MapSpec::Hist(_)));
+    if !fits {
+        return Err(Error::Design(
+            "these are not the two rounds of one release; sketch the second with --after, by what the first released"
+                .into(),
+        ));
     }
+    let mut blocks = first.design()?.blocks().to_vec();
+    blocks.extend(design.blocks().iter().cloned());
+    let plan = |design: &Design| Plan::new(first.schema(), design, first.privacy());
+    Ok((plan(design)?, plan(&Design::new(blocks)?)?))
+}
+
+fn no_first_round() -> Error {
+    Error::Design(
+        "a second round follows a first one; make that with `m2m release` of the sums of a first round".into(),
+    )
 }
 
 /// Refuses, before anything is spent, a schema whose second round would be empty or too large.
@@ -231,23 +282,18 @@ fn sizes(schema: &Schema, groups: usize) -> Vec<usize> {
     schema.columns().iter().map(size).collect()
 }
 
-/// Draws so much noise of a mechanism.
-pub(crate) type Draw<'a> = dyn FnMut(Mechanism, usize) -> Vec<i128> + 'a;
+/// Draws noise of a mechanism.
+pub(crate) type Draw<'a> = dyn FnMut(Mechanism, &mut [i128]) + 'a;
 
-/// Noise as releases have it.
-fn from_os() -> Result<impl FnMut(Mechanism, usize) -> Vec<i128>, Error> {
-    let mut source = NoiseSource::from_os()?;
-    Ok(move |mechanism: Mechanism, len| {
-        let mut noise = vec![0; len];
-        mechanism.draw(&mut source, &mut noise);
-        noise
-    })
-}
-
-/// Sums plus noise, every one of them. The noise is used up; there may be more than is needed.
-fn noised(sums: Vec<i128>, noise: Vec<i128>) -> Vec<i64> {
-    assert!(sums.len() <= noise.len(), "every sum has its noise");
-    sums.into_iter().zip(noise).map(|(sum, noise)| public(sum, noise)).collect()
+/// Sums plus the noise of a plan's blocks, every one of them.
+fn noised(plan: &Plan, sums: Vec<Vec<i128>>, draw: &mut Draw<'_>) -> Vec<Vec<i64>> {
+    assert_eq!(plan.blocks().count(), sums.len(), "every block has its noise");
+    let noised = |(mechanism, sums): (Mechanism, Vec<i128>)| {
+        let mut noise = vec![0; sums.len()];
+        draw(mechanism, &mut noise);
+        sums.into_iter().zip(noise).map(|(sum, noise)| public(sum, noise)).collect()
+    };
+    plan.blocks().zip(sums).map(noised).collect()
 }
 
 fn histograms((bins, whole): (u32, u32)) -> MapSpec {
@@ -259,10 +305,44 @@ fn marginals(calibration: &Calibration<'_>, schema: &Schema) -> Result<Mechanism
     calibration.tables(schema.columns().len(), MARGINALS.parse()?)
 }
 
-/// Which of the candidates has as many bins as the noise makes worthwhile.
-fn choose(noise: Mechanism, rows: f64) -> usize {
-    let bins = 2.0 * (noise.standard_deviation(1) / rows).powf(-0.4);
-    CANDIDATES.iter().rposition(|(candidate, _)| f64::from(*candidate) <= bins).unwrap_or(0)
+/// The histograms that have as many bins as the noise makes worthwhile.
+fn chosen(schema: &Schema, privacy: Privacy, rows: f64) -> Result<MapSpec, Error> {
+    let noise = marginals(&Calibration::new(schema, privacy)?, schema)?.standard_deviation(1);
+    let bins = 2.0 * (noise / rows.max(1.0)).powf(-0.4);
+    let fits = CANDIDATES.iter().rfind(|(candidate, _)| f64::from(*candidate) <= bins);
+    Ok(histograms(*fits.unwrap_or(&CANDIDATES[0])))
+}
+
+/// Weights by columns' places.
+fn weighed(schema: &Schema, auto: &Auto) -> Result<Vec<(Vec<u32>, f64)>, Error> {
+    let place = |name: &String| {
+        let at = schema.columns().iter().position(|column| &column.name == name);
+        at.map(|at| at as u32).ok_or_else(|| {
+            Error::Design(format!("auto: there is no column `{name}` to give a weight to; take one of the schema"))
+        })
+    };
+    let weighed = |weight: &Weight| {
+        let columns = weight.columns.iter().map(place).collect::<Result<_, Error>>()?;
+        if weight.weight.to_f64() > MAX_WEIGHT {
+            return Err(Error::Design(format!(
+                "auto: the weight {} is more than {MAX_WEIGHT}; give less",
+                weight.weight
+            )));
+        }
+        Ok((columns, weight.weight.to_f64()))
+    };
+    let weights = auto.weights.iter().map(weighed).collect::<Result<Vec<_>, Error>>()?;
+    let count = schema.columns().len() as u32;
+    if (0..count).all(|i| (i + 1..count).all(|j| weight_of(&weights, &[i, j]) == 0.0)) {
+        return Err(Error::Design("auto: every pair of columns has weight 0; take --design hist".into()));
+    }
+    Ok(weights)
+}
+
+/// How much a table matters.
+fn weight_of(weights: &[(Vec<u32>, f64)], table: &[u32]) -> f64 {
+    let applies = |columns: &[u32]| columns.iter().all(|column| table.contains(column));
+    weights.iter().filter(|(columns, _)| applies(columns)).map(|(_, weight)| weight).product()
 }
 
 /// What the tables of the second round are made from.
@@ -271,36 +351,59 @@ struct Tables<'a> {
     calibration: &'a Calibration<'a>,
     /// The number of rows.
     scale: f64,
-    /// The histograms, and what was released of them.
-    first: &'a MapSpec,
-    marginals: &'a [i64],
+    /// What was released of the histograms.
+    first: &'a ReleasedBlock,
+    /// Columns whose tables matter more or less.
+    weights: &'a [(Vec<u32>, f64)],
 }
 
 impl Tables<'_> {
     /// The tables of all pairs of columns and, where the noise allows, of all triples.
     fn blocks(&self, share: Decimal) -> Result<Vec<Block>, Error> {
         let count = self.schema.columns().len() as u32;
-        let pairs: Vec<Vec<u32>> = (0..count).flat_map(|i| (i + 1..count).map(move |j| vec![i, j])).collect();
+        let all: Vec<Vec<u32>> = (0..count).flat_map(|i| (i + 1..count).map(move |j| vec![i, j])).collect();
+        let pairs: Vec<Vec<u32>> = all.iter().filter(|pair| self.weight(pair) > 0.0).cloned().collect();
         let third: Decimal = TRIPLES.parse()?;
-        let triples: Vec<Vec<u32>> = pairs
+        let triples: Vec<Vec<u32>> = all
             .iter()
             .flat_map(|pair| (pair[1] + 1..count).map(|k| vec![pair[0], pair[1], k]))
+            .filter(|triple| self.weight(triple) > 0.0)
             .take(MAX_TRIPLES + 1)
             .collect();
         if !triples.is_empty() && triples.len() <= MAX_TRIPLES && self.cells(&triples, MAX_TRIPLE_GROUPS) <= MAX_CELLS {
             let noise = self.noise(third, &triples)?;
             if 3f64.powf(1.5) * noise <= WORTHWHILE {
-                let groups = (0.75 * noise.powf(-2.0 / 7.0)).round().clamp(3.0, MAX_TRIPLE_GROUPS as f64);
-                let rest = share - third;
-                return Ok(vec![self.pairs(rest, pairs)?, self.block(third, &triples, groups as u32)?]);
+                let mut blocks = self.by_weight(share - third, &pairs, pair_groups)?;
+                blocks.extend(self.by_weight(third, &triples, triple_groups)?);
+                return Ok(blocks);
             }
         }
-        Ok(vec![self.pairs(share, pairs)?])
+        self.by_weight(share, &pairs, pair_groups)
     }
 
-    fn pairs(&self, share: Decimal, pairs: Vec<Vec<u32>>) -> Result<Block, Error> {
-        let groups = (0.9 * self.noise(share, &pairs)?.powf(-1.0 / 3.0)).round().clamp(3.0, MAX_PAIR_GROUPS as f64);
-        self.block(share, &pairs, groups as u32)
+    fn weight(&self, table: &[u32]) -> f64 {
+        weight_of(self.weights, table)
+    }
+
+    /// A block for the tables of each weight, with its share, and as many groups as its noise makes worthwhile.
+    fn by_weight(&self, share: Decimal, tables: &[Vec<u32>], groups: fn(f64) -> u32) -> Result<Vec<Block>, Error> {
+        let mut weights: Vec<f64> = tables.iter().map(|table| self.weight(table)).collect();
+        let total: f64 = weights.iter().sum();
+        weights.sort_by(f64::total_cmp);
+        weights.dedup();
+        let mut rest = share;
+        let mut blocks = Vec::with_capacity(weights.len());
+        for (at, weight) in weights.iter().enumerate() {
+            let same: Vec<Vec<u32>> = tables.iter().filter(|table| self.weight(table) == *weight).cloned().collect();
+            let part = match at + 1 == weights.len() {
+                true => rest,
+                false => floor(share.to_f64() * weight * same.len() as f64 / total)?,
+            };
+            rest = rest.checked_sub(part).unwrap_or_default();
+            let noise = self.noise(part, &same)?;
+            blocks.push(self.block(part, &same, groups(noise))?);
+        }
+        Ok(blocks)
     }
 
     /// The standard deviation of the noise on the share of rows in a cell: one-hot noise does not depend on how many
@@ -317,20 +420,43 @@ impl Tables<'_> {
     }
 
     fn block(&self, share: Decimal, tables: &[Vec<u32>], groups: u32) -> Result<Block, Error> {
-        let MapSpec::Hist(spec) = self.first else { unreachable!("round one is of histograms") };
+        let MapSpec::Hist(spec) = self.first.map() else { return Err(no_first_round()) };
         let columns = self
             .first
+            .map()
             .tables(self.schema)?
             .iter()
             .map(|(first, cells)| {
                 let column = &self.schema.columns()[cells[0].column()];
-                let sums: Vec<f64> = self.marginals[*first..][..cells[0].len()].iter().map(|sum| *sum as f64).collect();
+                let sums: Vec<f64> =
+                    self.first.sums()[*first..][..cells[0].len()].iter().map(|sum| *sum as f64).collect();
                 let groups = merge(&cells[0], &sums, groups, column.nullable);
                 MergedColumn { name: column.name.clone(), bins: spec.bins_of(column), groups }
             })
             .collect();
         Ok(Block { share, map: MapSpec::Merged(MergedSpec { columns, tables: tables.to_vec() }) })
     }
+}
+
+/// Groups of a column in tables of two columns whose shares have this noise.
+fn pair_groups(noise: f64) -> u32 {
+    (0.9 * noise.powf(-1.0 / 3.0)).round().clamp(3.0, MAX_PAIR_GROUPS as f64) as u32
+}
+
+/// The same for three.
+fn triple_groups(noise: f64) -> u32 {
+    (0.75 * noise.powf(-2.0 / 7.0)).round().clamp(3.0, MAX_TRIPLE_GROUPS as f64) as u32
+}
+
+/// A share in whole millionths.
+fn floor(share: f64) -> Result<Decimal, Error> {
+    let millionths = (share * 1e6).floor();
+    if millionths < 1.0 {
+        return Err(Error::Design(
+            "auto: the weights are so far apart that some tables get nothing; give those 0".into(),
+        ));
+    }
+    Decimal::from_f64(millionths / 1e6)
 }
 
 /// The group of each cell: numbers by the rank of the middle of their cell, levels one each (the rarest together if there

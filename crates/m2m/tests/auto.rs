@@ -5,15 +5,16 @@ mod common;
 use std::fmt::Write as _;
 
 use common::Random;
-use m2m::auto::{Auto, FirstRound};
+use m2m::auto::{self, Auto, FirstRound, SecondRound, Weight};
 use m2m::estimate::Model;
 use m2m::expr::{col, lit};
 use m2m::feature::{HistSpec, MapSpec};
 use m2m::fit::{Fit, Options};
 use m2m::privatise::{Budget, Mechanism, Neighbours, Privacy};
 use m2m::source::{self, Table};
+use m2m::sums::Sketcher;
 use m2m::task::Ask;
-use m2m::{Release, Schema};
+use m2m::{Design, Release, Schema, Sums};
 
 const SCHEMA: &str = "
 [[column]]
@@ -71,7 +72,7 @@ fn budget(epsilon: &str, delta: Option<&str>, rho: Option<&str>) -> Budget {
 fn release(schema: &Schema, auto: &Auto, privacy: Privacy, table: &Table) -> Release {
     let first = FirstRound::new(schema, auto, privacy).unwrap();
     let (sums, _) = source::sketch(&first.sketcher().unwrap(), table, 2, &()).unwrap();
-    let second = first.privatise(sums).unwrap();
+    let second = SecondRound::after(&first.privatise(sums).unwrap(), auto).unwrap();
     let (sums, _) = source::sketch(&second.sketcher().unwrap(), table, 1, &()).unwrap();
     second.privatise(sums).unwrap()
 }
@@ -139,7 +140,8 @@ fn rounds_spend_the_budget() {
 fn the_rule_follows_rows_and_budget() {
     let table = Rows::new(3000, 3).table();
     let shape = |rows: Option<u64>, epsilon: &str| {
-        let release = release(&schema(), &Auto { rows }, Privacy::new(budget(epsilon, None, None)), &table);
+        let release =
+            release(&schema(), &Auto { rows, ..Auto::default() }, Privacy::new(budget(epsilon, None, None)), &table);
         let MapSpec::Hist(spec) = release.blocks()[0].map() else { panic!("histograms first") };
         let MapSpec::Merged(merged) = release.blocks()[1].map() else { panic!("tables follow") };
         (spec.bins, merged.columns[0].groups.iter().max().unwrap() + 1, release.blocks().len())
@@ -179,7 +181,7 @@ fn sums_of_another_round_are_refused() {
     let table = Rows::new(500, 5).table();
     let privacy = Privacy::new(budget("1", None, None));
     let first = FirstRound::new(&schema(), &Auto::default(), privacy).unwrap();
-    let known = FirstRound::new(&schema(), &Auto { rows: Some(500) }, privacy).unwrap();
+    let known = FirstRound::new(&schema(), &Auto { rows: Some(500), ..Auto::default() }, privacy).unwrap();
     let (sums, _) = source::sketch(&known.sketcher().unwrap(), &table, 1, &()).unwrap();
     assert!(first.privatise(sums).is_err());
 }
@@ -217,7 +219,7 @@ fn every_sum_has_its_noise() {
         |epsilon: &str| Privacy { count_share: "0.5".parse().unwrap(), ..Privacy::new(budget(epsilon, None, None)) };
     let (mut squares, mut count) = ([0.0, 0.0], [0.0, 0.0]);
     for _ in 0..12 {
-        let release = release(&schema(), &Auto { rows: Some(1500) }, quiet("0.5"), &rows.table());
+        let release = release(&schema(), &Auto { rows: Some(1500), ..Auto::default() }, quiet("0.5"), &rows.table());
         assert_eq!(release.blocks().len(), 2, "so little budget is for pairs alone");
         for (at, block) in release.blocks().iter().enumerate() {
             let deviation = block.noise().standard_deviation(block.sums().len());
@@ -232,6 +234,84 @@ fn every_sum_has_its_noise() {
     for (square, count) in squares.iter().zip(count) {
         assert!((square / count - 1.0).abs() < 5.0 * (5.0f64 / count).sqrt(), "{} of {count}", square / count);
     }
+}
+
+/// Sums of parts, made, merged and kept in files, are those of the table, in both rounds; the first is a release by itself.
+#[test]
+fn rounds_go_through_files() {
+    let rows = Rows::new(3000, 8);
+    let parts = [Rows(rows.0[..1000].to_vec()), Rows(rows.0[1000..].to_vec())];
+    let dir = tempfile::tempdir().unwrap();
+    let merged = |design: &Design| {
+        let sketcher = Sketcher::new(&schema(), design).unwrap();
+        let mut files = parts.iter().enumerate().map(|(at, part)| {
+            let path = dir.path().join(format!("{at}.sums"));
+            source::sketch(&sketcher, &part.table(), 2, &()).unwrap().0.save(&path, true).unwrap();
+            Sums::open(&path).unwrap()
+        });
+        let mut total = files.next().unwrap();
+        files.for_each(|part| total.merge(part).unwrap());
+        total
+    };
+    let privacy = Privacy { count_share: "0.5".parse().unwrap(), ..Privacy::new(budget("1000", None, None)) };
+    let first = FirstRound::new(&schema(), &Auto::default(), privacy).unwrap();
+    let first = first.privatise(merged(&auto::first_round())).unwrap();
+    assert_eq!(first.blocks()[0].sums(), counted(&rows, first.blocks()[0].map()));
+    assert_eq!(first.reserved().unwrap().share.to_string(), "0.5");
+    let path = dir.path().join("first.m2m");
+    first.save(&path, false).unwrap();
+    let first = Release::open(&path).unwrap();
+    let mean = Ask::of(&Fit::new(&first, Options::default()).unwrap()).mean(&col("x")).unwrap();
+    let truth = rows.0.iter().map(|row| row.0).sum::<f64>() / 3000.0;
+    assert!((mean.value - truth).abs() < 0.01, "{mean:?}, not {truth}");
+
+    let design = SecondRound::after(&first, &Auto::default()).unwrap().design().clone();
+    let second = SecondRound::with_design(&first, design.clone()).unwrap();
+    let release = second.privatise(merged(&design)).unwrap();
+    for block in release.blocks() {
+        assert_eq!(block.sums(), counted(&rows, block.map()));
+    }
+    assert!(release.blocks().len() == 3 && release.reserved().is_none());
+    assert!(SecondRound::after(&release, &Auto::default()).is_err(), "nothing is left for a third round");
+    let other = Design::parse("hist").unwrap();
+    assert!(SecondRound::with_design(&first, other).is_err(), "histograms are for the first round");
+}
+
+/// Weights decide what tables there are, and divide the budget between them.
+#[test]
+fn weights_are_kept() {
+    let table = Rows::new(3000, 9).table();
+    let privacy = Privacy::new(budget("0.5", None, None));
+    let weight = |columns: &[&str], weight: &str| Weight {
+        columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+        weight: weight.parse().unwrap(),
+    };
+    let tables = |weights: Vec<Weight>| {
+        let release = release(&schema(), &Auto { rows: Some(3000), weights }, privacy, &table);
+        let tables = |block: &m2m::release::ReleasedBlock| match block.map() {
+            MapSpec::Merged(spec) => Some((spec.tables.clone(), block.noise().standard_deviation(1))),
+            _ => None,
+        };
+        release.blocks().iter().filter_map(tables).collect::<Vec<_>>()
+    };
+    let plain = tables(Vec::new());
+    assert_eq!(plain.len(), 1);
+    assert_eq!(plain[0].0, [[0, 1], [0, 2], [1, 2]]);
+    let without = tables(vec![weight(&["g"], "0")]);
+    assert_eq!(without.len(), 1);
+    assert_eq!(without[0].0, [[0, 1]]);
+    assert!((plain[0].1 / without[0].1 - 3.0).abs() < 0.01, "all of the budget for one table");
+    // Of five parts, the pair of x and k has three.
+    let favoured = tables(vec![weight(&["x", "k"], "3")]);
+    assert_eq!((favoured[0].0.len(), favoured[1].0.as_slice()), (2, [vec![0, 1]].as_slice()));
+    assert!((favoured[0].1 / favoured[1].1 - 3.0).abs() < 0.01);
+    assert!((plain[0].1 / favoured[1].1 - 9.0 / 5.0).abs() < 0.01);
+
+    let refused = |weights: Vec<Weight>| {
+        FirstRound::new(&schema(), &Auto { rows: None, weights }, privacy).err().unwrap().to_string()
+    };
+    assert!(refused(vec![weight(&["nobody"], "2")]).contains("no column `nobody`"));
+    assert!(refused(vec![weight(&["x"], "0"), weight(&["k"], "0")]).contains("weight 0"));
 }
 
 /// The sums of a block of tables, counted by hand.

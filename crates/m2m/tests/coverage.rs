@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use common::Random;
-use m2m::auto::{Auto, FirstRound};
+use m2m::auto::{Auto, FirstRound, SecondRound};
 use m2m::estimate::{Caution, Estimate, Model};
 use m2m::expr::{Expr, Scalar, col, lit};
 use m2m::fit::{Fit, Options};
@@ -303,7 +303,7 @@ impl Tally {
 fn in_two_rounds(schema: &Schema, privacy: Privacy, table: &Table) -> Release {
     let first = FirstRound::new(schema, &Auto::default(), privacy).unwrap();
     let (sums, _) = source::sketch(&first.sketcher().unwrap(), table, 1, &()).unwrap();
-    let second = first.privatise(sums).unwrap();
+    let second = SecondRound::after(&first.privatise(sums).unwrap(), &Auto::default()).unwrap();
     let (sums, _) = source::sketch(&second.sketcher().unwrap(), table, 1, &()).unwrap();
     second.privatise(sums).unwrap()
 }

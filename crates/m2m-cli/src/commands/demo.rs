@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use m2m::auto::{Auto, FirstRound};
+use m2m::auto::{Auto, FirstRound, SecondRound};
 use m2m::estimate::Model;
 use m2m::fit::{Fit, Options};
 use m2m::privatise::{Budget, Privacy};
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let csv = Table::from_csv_bytes(people.clone().into_bytes());
     let (sums, report) = source::sketch(&first.sketcher()?, &csv, threads, &())?;
-    let second = first.privatise(sums)?;
+    let second = SecondRound::after(&first.privatise(sums)?, &Auto::default())?;
     let (sums, _) = source::sketch(&second.sketcher()?, &csv, threads, &())?;
     let release = second.privatise(sums)?;
     console::show!("{} people who do not exist, {} columns, one release.\n", report.rows, schema.columns().len());

@@ -55,6 +55,12 @@ pub fn print(release: &Release) {
     for block in release.blocks() {
         console::show!("  {}", block_in_words(block));
     }
+    if let Some(reserved) = release.reserved() {
+        console::show!(
+            "This is the first of two rounds: {} of the budget for sums is left to the second (`m2m sketch --after`).",
+            reserved.share
+        );
+    }
     console::show!("Hash: {}", release.hash());
 }
 
@@ -87,6 +93,7 @@ fn to_json(release: &Release) -> serde_json::Value {
         },
         "schema": release.schema(),
         "blocks": blocks,
+        "reserved": release.reserved(),
         "hash": release.hash(),
     })
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use m2m::auto::{FirstRound, SecondRound};
 use m2m::privatise::{Budget, Ledger, Neighbours, Noise, NoiseKind, Plan, Privacy};
 use m2m::{Decimal, Release, Schema, Sums};
 
@@ -124,11 +125,30 @@ impl PrivacyArgs {
     pub fn check_ledger(&self, schema: &Schema, privacy: &Privacy, output: &Path) -> anyhow::Result<()> {
         if let Some(path) = &self.ledger {
             Ledger::open(path)?.check(schema, privacy)?;
-            if output.exists() && output.canonicalize()? == path.canonicalize()? {
-                return Err(Mistake("the output would replace the ledger; give it another name".into()).into());
-            }
+            apart(path, output)?;
         }
         Ok(())
+    }
+
+    /// Refuses a second round that was not paid for, or that says anew what the first has settled.
+    pub fn check_second(&self, first: &Release, output: &Path) -> anyhow::Result<()> {
+        if self.spending.is_given() {
+            let message = "the first round has settled budget and noise for both; leave them out";
+            return Err(Mistake(message.into()).into());
+        }
+        let pledged = first.reserved().is_some_and(|reserved| reserved.pledge.is_some());
+        match &self.ledger {
+            Some(path) => {
+                Ledger::open(path)?.check_pledge(first)?;
+                apart(path, output)
+            }
+            None if pledged => Err(Mistake(
+                "a ledger has paid for this release; give it with --ledger, which lets the second round be made once"
+                    .into(),
+            )
+            .into()),
+            None => Ok(()),
+        }
     }
 
     /// Debits the ledger. From when this returns until the guard is released, an interruption waits.
@@ -158,6 +178,59 @@ impl PrivacyArgs {
         Ok(release)
     }
 
+    /// Debits the ledger for both rounds, then adds the noise of the first, then writes.
+    pub fn publish_first(
+        &self,
+        first: FirstRound,
+        sums: Sums,
+        privacy: &Privacy,
+        output: &Path,
+        force: bool,
+    ) -> anyhow::Result<()> {
+        let ledger = self.ledger.as_deref().map(Ledger::lock).transpose()?;
+        let mut past_recall = console::hold_interrupt();
+        let pledge = ledger.map(|ledger| ledger.pledge(sums.schema(), privacy, &output.display().to_string()));
+        let pledge = pledge.transpose()?;
+        *past_recall = true;
+        let mut release = first.privatise(sums)?;
+        if let Some(pledge) = pledge {
+            release = release.with_pledge(pledge);
+        }
+        self.write(&release, output, force)?;
+        console::say!(
+            "wrote {}: the first of two rounds, {} in all; go on with `m2m sketch DATA --after {0} …`",
+            output.display(),
+            release.statement().budget
+        );
+        Ok(())
+    }
+
+    /// Redeems the ledger's pledge, then adds the noise of the second round, then writes the whole release.
+    pub fn publish_second(
+        &self,
+        first: &Release,
+        second: SecondRound,
+        sums: Sums,
+        output: &Path,
+        force: bool,
+    ) -> anyhow::Result<()> {
+        let ledger = self.ledger.as_deref().map(Ledger::lock).transpose()?;
+        let mut past_recall = console::hold_interrupt();
+        if let Some(ledger) = ledger {
+            ledger.redeem(first, &output.display().to_string())?;
+        }
+        *past_recall = true;
+        let release = second.privatise(sums)?;
+        self.write(&release, output, force)?;
+        console::say!("wrote {}: {}", output.display(), release.statement().budget);
+        if self.ledger.is_none() {
+            console::say!(
+                "note: both rounds together cost this once; another second round after the same first would cost more"
+            );
+        }
+        Ok(())
+    }
+
     /// Writes a release that the ledger was debited for.
     pub fn write(&self, release: &Release, output: &Path, force: bool) -> anyhow::Result<()> {
         let written = release.save(output, force);
@@ -170,4 +243,11 @@ impl PrivacyArgs {
         }
         Ok(())
     }
+}
+
+fn apart(ledger: &Path, output: &Path) -> anyhow::Result<()> {
+    if output.exists() && output.canonicalize()? == ledger.canonicalize()? {
+        return Err(Mistake("the output would replace the ledger; give it another name".into()).into());
+    }
+    Ok(())
 }

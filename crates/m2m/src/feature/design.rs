@@ -12,7 +12,7 @@ use crate::panel::Layout;
 use crate::schema::{Column, toml_message};
 use crate::{Decimal, Error, Schema};
 
-/// Maps side by side, each with its share of the budget. The shares add up to 1.
+/// Maps side by side, each with its share of the budget. With what is reserved for another round, the shares add up to 1.
 ///
 /// ```
 /// let design = m2m::Design::parse("rff:m=100,sigma=0.5")?;
@@ -34,6 +34,7 @@ use crate::{Decimal, Error, Schema};
 #[serde(try_from = "RawDesign", into = "RawDesign")]
 pub struct Design {
     blocks: Vec<Block>,
+    reserved: Decimal,
 }
 
 /// One map of a design.
@@ -50,6 +51,13 @@ pub struct Block {
 #[serde(deny_unknown_fields)]
 struct RawDesign {
     map: Vec<Block>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    reserved: Decimal,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(share: &Decimal) -> bool {
+    *share == Decimal::ZERO
 }
 
 /// The description of a map.
@@ -293,10 +301,15 @@ const MAX_CUSTOM: u64 = 1 << 40;
 impl Design {
     /// A design of blocks whose shares add up to 1.
     pub fn new(blocks: Vec<Block>) -> Result<Self, Error> {
+        Self::reserving(blocks, Decimal::ZERO)
+    }
+
+    /// A design of one round, whose shares and what is left for another round add up to 1.
+    pub(crate) fn reserving(blocks: Vec<Block>, reserved: Decimal) -> Result<Self, Error> {
         if blocks.is_empty() || blocks.len() > 1000 {
             return Err(Error::Design("give between 1 and 1000 maps".into()));
         }
-        let total = blocks.iter().fold(Decimal::ZERO, |sum, block| sum + block.share);
+        let total = blocks.iter().fold(reserved, |sum, block| sum + block.share);
         if blocks.iter().any(|block| block.share == Decimal::ZERO) {
             return Err(Error::Design("a map has no share of the budget; give it one, or remove it".into()));
         }
@@ -305,12 +318,12 @@ impl Design {
                 "the shares of the maps add up to {total}; change them so that they add up to 1"
             )));
         }
-        Ok(Self { blocks })
+        Ok(Self { blocks, reserved })
     }
 
     /// A design of one map.
     pub fn single(map: MapSpec) -> Self {
-        Self { blocks: vec![Block { share: Decimal::ONE, map }] }
+        Self { blocks: vec![Block { share: Decimal::ONE, map }], reserved: Decimal::ZERO }
     }
 
     /// The maps with their shares.
@@ -318,9 +331,20 @@ impl Design {
         &self.blocks
     }
 
+    /// The part of the budget for sums that another round has.
+    pub fn reserved(&self) -> Decimal {
+        self.reserved
+    }
+
     /// Reads the TOML form: a `[[map]]` with `kind`, `share` and its parameters for each.
     pub fn from_toml(text: &str) -> Result<Self, Error> {
-        toml::from_str(text).map_err(|error| Error::Design(toml_message(&error, "design: ")))
+        let design: Self = toml::from_str(text).map_err(|error| Error::Design(toml_message(&error, "design: ")))?;
+        if design.reserved != Decimal::ZERO {
+            return Err(Error::Design(
+                "`reserved` is for the rounds of --design auto; give all of the budget to maps".into(),
+            ));
+        }
+        Ok(design)
     }
 
     /// Reads the short form `kind` or `kind:key=value,key=value`.
@@ -392,20 +416,21 @@ impl Default for Design {
     fn default() -> Self {
         let half: Decimal = "0.5".parse().expect("a decimal");
         let block = |map| Block { share: half, map };
-        Self { blocks: vec![block(MapSpec::Hist(HistSpec::default())), block(MapSpec::Rff(RffSpec::default()))] }
+        let blocks = vec![block(MapSpec::Hist(HistSpec::default())), block(MapSpec::Rff(RffSpec::default()))];
+        Self { blocks, reserved: Decimal::ZERO }
     }
 }
 
 impl TryFrom<RawDesign> for Design {
     type Error = Error;
     fn try_from(raw: RawDesign) -> Result<Self, Error> {
-        Self::new(raw.map)
+        Self::reserving(raw.map, raw.reserved)
     }
 }
 
 impl From<Design> for RawDesign {
     fn from(design: Design) -> Self {
-        Self { map: design.blocks }
+        Self { map: design.blocks, reserved: design.reserved }
     }
 }
 

@@ -39,8 +39,9 @@ pub use want::Want;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use crate::auto::{Auto, FirstRound};
+use crate::auto::{Auto, noised_marginals, second_design, with_tables};
 use crate::estimate::{Caution, Estimate};
+use crate::feature::MapSpec;
 use crate::fit::{Fit, Options};
 use crate::privatise::{Budget, Mechanism, Plan, Privacy};
 use crate::release::Release;
@@ -330,25 +331,26 @@ impl Forecaster {
     /// A release as it could be, but for its rows and its noise.
     fn rehearse(&self, choice: &Choice, privacy: Privacy, draw: u64) -> Result<Release, Error> {
         let mut stream = PublicStream::new("rehearsal", draw);
-        let mut draw = |mechanism: Mechanism, len: usize| -> Vec<i128> {
-            pretend(mechanism, len, &mut stream).into_iter().map(|noise| noise.round() as i128).collect()
+        let mut draw = |mechanism: Mechanism, noise: &mut [i128]| {
+            let pretended = pretend(mechanism, noise.len(), &mut stream);
+            noise.iter_mut().zip(pretended).for_each(|(noise, pretended)| *noise = pretended.round() as i128);
         };
         let rows = i128::from(self.rows);
         let design = match choice {
             Choice::Auto if self.schema().columns().len() > 1 => {
-                let auto = Auto { rows: Some(self.rows) };
-                let first = FirstRound::drawn_by(self.schema(), &auto, privacy, &mut draw)?;
-                let histograms = self.sums(first.design())?;
-                let second = first.continue_with(rows, histograms, &mut draw)?;
-                let tables = self.sums(&second.design()?)?;
-                return second.finish_with(tables);
+                let auto = Auto { rows: Some(self.rows), ..Auto::default() };
+                let histograms = |map: &MapSpec| Ok(self.sums(&Design::single(map.clone()))?.swap_remove(0));
+                let first = noised_marginals(self.schema(), privacy, auto.rows, rows, histograms, &mut draw)?;
+                let design = second_design(&first, &auto)?;
+                return with_tables(&first, &design, self.sums(&design)?, &mut draw);
             }
             Choice::Auto => Design::parse("hist")?,
             Choice::Design(design) => design.clone(),
         };
         let plan = Plan::new(self.schema(), &design, privacy)?;
         let mut noised = |mechanism: Mechanism, sums: Vec<i128>| -> Vec<i64> {
-            let noise = draw(mechanism, sums.len());
+            let mut noise = vec![0; sums.len()];
+            draw(mechanism, &mut noise);
             sums.into_iter().zip(noise).map(|(sum, noise)| public(sum, noise)).collect()
         };
         let count = plan.count().map_or(self.rows as i64, |mechanism| noised(mechanism, vec![rows])[0]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::privatise::{Budget, Neighbours, Privacy};
-use crate::{Decimal, Error, Schema, file};
+use crate::{Decimal, Error, Release, Schema, file};
 
 /// A file with a total and every debit against it. A person may write the total and comments; debits are appended.
 ///
@@ -21,6 +21,9 @@ use crate::{Decimal, Error, Schema, file};
 /// neighbours = "add-remove"
 /// epsilon = 1.0
 /// ```
+///
+/// A release in two rounds is debited as a whole before the first, with a `pledge`; its second round redeems the pledge,
+/// which can be done once.
 pub struct Ledger {
     path: PathBuf,
     text: String,
@@ -33,6 +36,16 @@ struct Record {
     total: Budget,
     #[serde(default)]
     spent: Vec<Entry>,
+    #[serde(default)]
+    redeemed: Vec<Redeemed>,
+}
+
+/// A second round that a debit has paid for.
+#[derive(Serialize, Deserialize)]
+struct Redeemed {
+    at: String,
+    what: String,
+    pledge: String,
 }
 
 /// One debit.
@@ -49,11 +62,18 @@ pub struct Entry {
     /// How much.
     #[serde(flatten)]
     pub budget: Budget,
+    /// By which the second round of the same release is known, if it is made apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pledge: Option<String>,
 }
 
+/// What is appended.
 #[derive(Serialize)]
-struct Debits<'a> {
-    spent: [&'a Entry; 1],
+struct Addition {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    spent: Vec<Entry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    redeemed: Vec<Redeemed>,
 }
 
 impl Ledger {
@@ -168,6 +188,33 @@ impl Ledger {
         )))
     }
 
+    /// The pledge of a first round, if this ledger holds it and it was not redeemed.
+    pub fn check_pledge<'a>(&self, first: &'a Release) -> Result<&'a str, Error> {
+        let refuse = |why: &str| {
+            Err(Error::Ledger(format!(
+                "{} {why}, so nothing was released; start again with a first round, which costs its budget anew",
+                self.path.display()
+            )))
+        };
+        let Some(pledge) = first.reserved().and_then(|reserved| reserved.pledge.as_deref()) else {
+            return refuse("was not debited for this first round");
+        };
+        let statement = first.statement();
+        let paid = |entry: &Entry| {
+            entry.pledge.as_deref() == Some(pledge)
+                && entry.unit == statement.unit
+                && entry.neighbours == statement.neighbours
+                && entry.budget == statement.budget
+        };
+        if !self.record.spent.iter().any(paid) {
+            return refuse("was not debited for this first round");
+        }
+        if self.record.redeemed.iter().any(|redeemed| redeemed.pledge == pledge) {
+            return refuse("has paid for one second round, and that was made");
+        }
+        Ok(pledge)
+    }
+
     /// Waits until no other process holds the ledger, and holds it.
     pub fn lock(path: &Path) -> Result<LockedLedger, Error> {
         let real = real_path(path)?;
@@ -195,6 +242,28 @@ impl LockedLedger {
     /// The debit is on disk, after an fsync, when this returns: only then may noise be added. A crash afterwards leaves a
     /// debit without a release, never a release without a debit.
     pub fn debit(self, schema: &Schema, privacy: &Privacy, what: &str) -> Result<Ledger, Error> {
+        self.spend(schema, privacy, what, None)
+    }
+
+    /// Debits what both rounds of a release spend, and gives the pledge with which the second can be made once.
+    pub fn pledge(self, schema: &Schema, privacy: &Privacy, what: &str) -> Result<String, Error> {
+        let pledge = new_pledge()?;
+        self.spend(schema, privacy, what, Some(pledge.clone()))?;
+        Ok(pledge)
+    }
+
+    /// Notes that the second round of a release is made, or refuses if this ledger has not paid for it, or it was made before.
+    pub fn redeem(self, first: &Release, what: &str) -> Result<(), Error> {
+        let ledger = Ledger::open(&self.path)?;
+        let pledge = ledger.check_pledge(first)?.to_owned();
+        self.append(
+            &ledger,
+            &Addition { spent: Vec::new(), redeemed: vec![Redeemed { at: now(), what: what.to_owned(), pledge }] },
+        )?;
+        Ok(())
+    }
+
+    fn spend(self, schema: &Schema, privacy: &Privacy, what: &str, pledge: Option<String>) -> Result<Ledger, Error> {
         let ledger = Ledger::open(&self.path)?;
         ledger.check(schema, privacy)?;
         let entry = Entry {
@@ -203,9 +272,14 @@ impl LockedLedger {
             unit: schema.unit().name().to_owned(),
             neighbours: privacy.neighbours,
             budget: privacy.budget,
+            pledge,
         };
-        let debit = toml::to_string(&Debits { spent: [&entry] }).expect("an entry has a TOML form");
-        let text = format!("{}\n\n{debit}", ledger.text.trim_end());
+        self.append(&ledger, &Addition { spent: vec![entry], redeemed: Vec::new() })
+    }
+
+    fn append(self, ledger: &Ledger, addition: &Addition) -> Result<Ledger, Error> {
+        let addition = toml::to_string(addition).expect("an entry has a TOML form");
+        let text = format!("{}\n\n{addition}", ledger.text.trim_end());
         if toml::from_str::<Record>(&text).is_err() {
             return Err(Error::Ledger(format!(
                 "{}: a debit cannot be appended to what is there; write earlier debits as [[spent]] tables",
@@ -250,6 +324,13 @@ fn lock(path: &Path) -> Result<File, Error> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path).map_err(failed)?;
     file.lock().map_err(failed)?;
     Ok(file)
+}
+
+/// A name that no other debit has, anywhere.
+fn new_pledge() -> Result<String, Error> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn now() -> String {
@@ -309,6 +390,34 @@ mod tests {
         let concentrated = at("concentrated", budget("", "", "0.5"));
         spend(&concentrated, "1", "", "").unwrap();
         assert!(spend(&concentrated, "", "", "0.000000000001").is_err());
+    }
+
+    /// Both rounds are paid for before the first; the second can be made once, and only where it was paid for.
+    #[test]
+    fn a_pledge_is_redeemed_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["one.toml", "two.toml"].map(|name| dir.path().join(name));
+        let schema =
+            Schema::from_toml("[[column]]\nname='a'\ntype='boolean'\n[[column]]\nname='b'\ntype='boolean'").unwrap();
+        let privacy = Privacy::new(budget("0.5", "", ""));
+        let sums = |design| crate::sums::Sketcher::new(&schema, &design).unwrap().partial().finish();
+        let auto = crate::auto::Auto::default();
+        let round = crate::auto::FirstRound::new(&schema, &auto, privacy).unwrap();
+        let first = round.privatise(sums(crate::auto::first_round())).unwrap();
+        for path in &paths {
+            Ledger::create(path, budget("1", "", "")).unwrap();
+        }
+        let redeem = |path: &Path, first: &Release| Ledger::lock(path).unwrap().redeem(first, "x");
+        assert!(redeem(&paths[0], &first).is_err(), "not paid for");
+        let pledge = Ledger::lock(&paths[0]).unwrap().pledge(&schema, &privacy, "first").unwrap();
+        let paid = first.clone().with_pledge(pledge);
+        assert!(redeem(&paths[1], &paid).is_err(), "paid for elsewhere");
+        redeem(&paths[0], &paid).unwrap();
+        assert!(redeem(&paths[0], &paid).err().unwrap().to_string().contains("was made"));
+        let other = first.with_pledge("0".repeat(32));
+        assert!(redeem(&paths[0], &other).is_err());
+        // The second round cost nothing more.
+        assert_eq!(Ledger::open(&paths[0]).unwrap().left().0.to_string(), "0.5");
     }
 
     #[cfg(unix)]

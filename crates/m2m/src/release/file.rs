@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Count, Release, ReleasedBlock, Statement};
+use super::{Count, Release, ReleasedBlock, Reserved, Statement};
 use crate::file::{Mode, write};
 use crate::{Error, Schema};
 
@@ -36,6 +36,8 @@ struct Document {
     schema: Schema,
     count: Count,
     blocks: Vec<ReleasedBlock>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reserved: Option<Reserved>,
 }
 
 #[derive(Deserialize)]
@@ -55,6 +57,7 @@ impl Release {
             schema: self.schema.clone(),
             count: self.count.clone(),
             blocks: self.blocks.clone(),
+            reserved: self.reserved.clone(),
         };
         let mut text = serde_json::to_string(&document).expect("a release has a JSON form");
         text.push('\n');
@@ -108,8 +111,8 @@ impl Release {
                     .into(),
             ));
         }
-        let Document { privacy: statement, schema, count, blocks, .. } = document;
-        let release = Self { schema, statement, count, blocks };
+        let Document { privacy: statement, schema, count, blocks, reserved, .. } = document;
+        let release = Self { schema, statement, count, blocks, reserved };
         release.check()?;
         Ok(release)
     }

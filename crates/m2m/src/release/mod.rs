@@ -15,6 +15,18 @@ pub struct Release {
     statement: Statement,
     count: Count,
     blocks: Vec<ReleasedBlock>,
+    reserved: Option<Reserved>,
+}
+
+/// What the first of two rounds left to the second. The statement is about both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reserved {
+    /// The part of the budget for sums.
+    pub share: Decimal,
+    /// By which the ledger that paid for both rounds knows the second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pledge: Option<String>,
 }
 
 /// What the release promises.
@@ -116,7 +128,17 @@ impl Release {
                 })
             })
             .collect::<Result<_, Error>>()?;
-        Ok(Self { statement, count: Count { value: count, noise: plan.count() }, blocks, schema })
+        let share = plan.design().reserved();
+        let reserved = (share != Decimal::ZERO).then_some(Reserved { share, pledge: None });
+        Ok(Self { statement, count: Count { value: count, noise: plan.count() }, blocks, schema, reserved })
+    }
+
+    /// Notes which pledge of a ledger pays for the second round.
+    pub fn with_pledge(mut self, pledge: String) -> Self {
+        if let Some(reserved) = &mut self.reserved {
+            reserved.pledge = Some(pledge);
+        }
+        self
     }
 
     /// The schema of the table.
@@ -139,9 +161,26 @@ impl Release {
         &self.blocks
     }
 
+    /// What is left for a second round, if this is a first.
+    pub fn reserved(&self) -> Option<&Reserved> {
+        self.reserved.as_ref()
+    }
+
     /// The design it was made with.
     pub fn design(&self) -> Result<Design, Error> {
-        Design::new(self.blocks.iter().map(|block| Block { share: block.share, map: block.map.clone() }).collect())
+        let blocks = self.blocks.iter().map(|block| Block { share: block.share, map: block.map.clone() }).collect();
+        Design::reserving(blocks, self.reserved.as_ref().map_or(Decimal::ZERO, |reserved| reserved.share))
+    }
+
+    /// How it was made private.
+    pub(crate) fn privacy(&self) -> Privacy {
+        let knorm = self.blocks.iter().any(|block| matches!(block.noise, Mechanism::DiscKnorm { .. }));
+        Privacy {
+            budget: self.statement.budget,
+            neighbours: self.statement.neighbours,
+            count_share: self.statement.count_share.unwrap_or_default(),
+            noise: if knorm { NoiseKind::Knorm } else { NoiseKind::Laplace },
+        }
     }
 
     /// Checks what a file says of itself: sizes, bounds, and that the noise is at least what the stated budget needs.
@@ -159,14 +198,7 @@ impl Release {
                 return wrong("a block of sums does not fit its map");
             }
         }
-        let knorm = self.blocks.iter().any(|block| matches!(block.noise, Mechanism::DiscKnorm { .. }));
-        let privacy = Privacy {
-            budget: self.statement.budget,
-            neighbours: self.statement.neighbours,
-            count_share: self.statement.count_share.unwrap_or_default(),
-            noise: if knorm { NoiseKind::Knorm } else { NoiseKind::Laplace },
-        };
-        let plan = Plan::new(&self.schema, &self.design()?, privacy)?;
+        let plan = Plan::new(&self.schema, &self.design()?, self.privacy())?;
         let enough = match (self.count.noise, plan.count()) {
             (None, None) => true,
             (Some(stated), Some(needed)) => stated.is_at_least(&needed),
