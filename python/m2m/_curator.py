@@ -94,6 +94,7 @@ def sketch(
     delta: Number | None = None,
     rho: Number | None = None,
     rows: int | None = None,
+    weights: Mapping[str | tuple[str, ...], Number] | None = None,
     design: str | os.PathLike[str] | Mapping[str, Any] = "auto",
     ledger: Ledger | str | os.PathLike[str] | None = None,
     what: str = "m2m.sketch",
@@ -121,6 +122,8 @@ def sketch(
     :param delta: with it, the release is (ε, δ)-private: far below one over the number of rows
     :param rho: zero-concentrated privacy loss, in place of epsilon
     :param rows: about how many rows there are, if that is public; for the design ``"auto"``
+    :param weights: how much the tables of some columns matter beside 1 for the others, such as ``{("age", "income"): 4,
+        "name": 0}``; for the design ``"auto"``
     :param design: ``"auto"``, which reads the data twice; or ``"hist"``, ``"rff:m=200,sigma=0.5"``, ``"race"``,
         ``"tables"``, a ``.toml`` file or a dictionary like it
     :param ledger: is debited before noise is added, and refuses to be overspent
@@ -138,10 +141,8 @@ def sketch(
     schema = schema_of(schema)
     privacy = _privacy(epsilon, delta, rho, neighbours, count_share, noise)
     design = _design(design)
-    if rows is not None and design != "auto":
-        raise Error("--rows is for the design auto; leave it out")
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-        raise Error("the number of rows is not a whole number above 0; give about how many there are")
+    if (rows is not None or weights) and design != "auto":
+        raise Error(f"--{'weight' if rows is None else 'rows'} is for the design auto; leave it out")
     two_rounds = design == "auto" and len(schema.columns) > 1
     account = _account(ledger, what)
     if account:
@@ -152,12 +153,25 @@ def sketch(
         table = source(data, schema._needed(), strict=strict, delimiter=delimiter)
         return Release._of(one.privatise(_add_up(table, schema, one.design(), threads, progress), account))
     # The noise of each round is there before the first row is read for it.
-    first = native.FirstRound(schema._native, privacy, rows)
+    first = native.FirstRound(schema._native, privacy, _rows(rows), _weights(weights))
     table = source(data, schema._needed(), twice=True, strict=strict, delimiter=delimiter)
     second = first.privatise(_add_up(table, schema, first.design(), threads, progress), account)
     with _debited(account):
         sums = _add_up(table, schema, second.design(), threads, progress, quiet=True)
     return Release._of(second.privatise(sums))
+
+
+def _rows(rows: int | None) -> int | None:
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise Error("the number of rows is not a whole number above 0; give about how many there are")
+    return rows
+
+
+def _weights(weights: Mapping[str | tuple[str, ...], Number] | None) -> list[tuple[list[str], str]]:
+    found = []
+    for columns, weight in (weights or {}).items():
+        found.append(([columns] if isinstance(columns, str) else list(columns), _amount(weight, "a weight") or ""))
+    return found
 
 
 @contextmanager
@@ -316,12 +330,13 @@ class FirstRound:
         delta: Number | None = None,
         rho: Number | None = None,
         rows: int | None = None,
+        weights: Mapping[str | tuple[str, ...], Number] | None = None,
         neighbours: str = "add-remove",
         count_share: Number | None = None,
     ) -> None:
         self.schema = schema_of(schema)
         self._privacy = _privacy(epsilon, delta, rho, neighbours, count_share)
-        self._native = native.FirstRound(self.schema._native, self._privacy, rows)
+        self._native = native.FirstRound(self.schema._native, self._privacy, _rows(rows), _weights(weights))
 
     @property
     def design(self) -> str:
@@ -473,8 +488,7 @@ def plan(
     """
     schema = schema_of(schema)
     design = _design(design)
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise Error("the number of rows is not a whole number above 0; give about how many there are")
+    _rows(rows)
     if want is None:
         privacy = _privacy(epsilon, delta, rho, neighbours)
         return Forecast(str(privacy), rows, native.plan(schema._native, rows, privacy, design, None))

@@ -255,19 +255,35 @@ class Release:
                 found[name].update(zip(("25%", "50%", "75%"), quartiles, strict=True))
         return Description(self.count(where), found)
 
-    def weighted_sample(self, n: int = 100_000, *, seed: int = 0) -> tuple[Frame, numpy.typing.NDArray[numpy.float64]]:
-        """Random points of the domain with weights under which they stand for the rows of the table.
+    def weighted_sample(
+        self, n: int = 100_000, *, where: str | None = None, seed: int = 0
+    ) -> tuple[Frame, numpy.typing.NDArray[numpy.float64]]:
+        """Up to ``n`` random points, and how many rows of the table each stands for: for every estimator that takes
+        ``sample_weight``.
 
-        For every estimator that takes ``sample_weight``. The weights are not negative, and their mean is 1.
+        No weight is negative, and points without weight are left out. They say more than as many synthetic rows.
 
         >>> x, w = release.weighted_sample(1000)
-        >>> len(x), w.shape
-        (1000, (1000,))
+        >>> x.columns == release.columns, len(x) == len(w) <= 1000
+        (True, True)
         """
         numpy = _needs("numpy", "sklearn")
-        reading = self if (n, seed) == (100_000, 0) else self.reading(samples=n, seed=seed)
-        points, weights = reading._native.weighted_sample()
+        points, weights = self._drawn(n, seed)._native.weighted_sample(where)
         return Frame(points), numpy.frombuffer(weights, dtype=float)
+
+    def synthesize(self, n: int = 10_000, *, where: str | None = None, seed: int = 0) -> Frame:
+        """Synthetic rows, all of the same weight. None is anybody's, and drawing them costs no privacy.
+
+        >>> release.synthesize(500, where="age >= 65").to_polars().shape
+        (500, 5)
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise Error("the number of rows is not a whole number above 0; give how many there are to be")
+        return Frame(self._drawn(100_000, seed)._native.synthesize(n, where, seed))
+
+    def _drawn(self, samples: int, seed: int) -> Release:
+        """Read with so many random points."""
+        return self if (samples, seed) == (100_000, 0) else self.reading(samples=samples, seed=seed)
 
     @property
     def plot(self) -> Plotter:

@@ -46,6 +46,7 @@ def sketch(
     delta: Number | None = None,
     rho: Number | None = None,
     rows: int | None = None,
+    weights: Mapping[str | tuple[str, ...], Number] | None = None,
     design: str | os.PathLike[str] | Mapping[str, Any] = "auto",
     ledger: Ledger | str | os.PathLike[str] | None = None,
     what: str = "m2m.spark.sketch",
@@ -68,11 +69,11 @@ def sketch(
     if account:
         ledger_check(account[0], schema._native, privacy)
     if design != "auto" or len(schema.columns) == 1:
-        if rows is not None:
-            raise Error("--rows is for the design auto; leave it out")
+        if rows is not None or weights:
+            raise Error(f"--{'weight' if rows is None else 'rows'} is for the design auto; leave it out")
         one = OneRound(schema._native, "hist" if design == "auto" else design, privacy)
         return Release._of(one.privatise(sums(frame, schema, design=one.design())._native, account))
-    options: dict[str, Any] = {"rows": rows, "neighbours": neighbours, "count_share": count_share}
+    options: dict[str, Any] = {"rows": rows, "weights": weights, "neighbours": neighbours, "count_share": count_share}
     first = FirstRound(schema, epsilon=epsilon, delta=delta, rho=rho, **options)
     second = first.release(sums(frame, schema, design=first.design), ledger=ledger, what=what)
     with _debited(account):

@@ -157,6 +157,9 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"rows": 0}, "the number of rows"),
     ({"rows": 2.5}, "the number of rows"),
     ({"rows": 5, "design": "hist"}, "--rows is for the design auto"),
+    ({"weights": {"agee": 2}}, "there is no column `agee`"),
+    ({"weights": {"age": "x"}}, "is not a decimal"),
+    ({"weights": {"age": 2}, "design": "hist"}, "--weight is for the design auto"),
     ({"ledger": "nowhere.toml"}, "ledger: nowhere.toml is not there"),
     ({"delimiter": ";"}, "a delimiter is for CSV files"),
     ({"schema": 5}, "schema: this is not one"),
@@ -283,6 +286,8 @@ QUESTIONS: list[tuple[Any, str]] = [
     (lambda r: r.reading(prior="sample"), "give one"),
     (lambda r: r.reading(ridge="mine"), "there is no rule"),
     (lambda r: r.weighted_sample(3), "--samples is 3"),
+    (lambda r: r.synthesize(0), "the number of rows"),
+    (lambda r: r.synthesize(10**9), "-n is 1000000000"),
     (lambda r: r.sql("SELECT COUNT(*) FROM t")["x"], "there is no column `x`"),
     (lambda r: r.sql("SELECT sex, COUNT(*) FROM t GROUP BY sex").item(), "ask for one number"),
 ]

@@ -127,7 +127,7 @@ def test_mistakes(spark: SparkSession, table: pandas.DataFrame) -> None:
     frame = spark.createDataFrame(table)
     with pytest.raises(m2m.Error, match="there is no column `income`"):
         m2m.spark.sums(frame.drop("income"), SCHEMA, design="hist")
-    with pytest.raises(m2m.Error, match="column `age` has type .*, which cannot be read as integer"):
+    with pytest.raises(m2m.Error, match=r"column `age` has type .*, which cannot be read as integer"):
         m2m.spark.sums(frame.withColumn("age", F.lit("old")), SCHEMA, design="hist")
     with pytest.raises(m2m.Error, match="two rounds"):
         m2m.spark.sums(frame, SCHEMA, design="auto")

@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{ArrayRef, BooleanArray, StringArray};
 use m2m::estimate::WeightedSample;
-use m2m::expr::{Expr, col, lit};
+use m2m::expr::col;
 use m2m::fit::{Fit, Lambda, Options};
 use m2m::prior::{Prior, PublicTable};
-use m2m::schema::Kind;
 use m2m::source;
-use m2m::sql::{self, ColumnKind, Query};
+use m2m::sql::{self, Query};
+use m2m::synth::{MOST_ROWS, Synthesis};
 use m2m::task::Ask;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -18,7 +17,7 @@ use serde_json::json;
 
 use crate::curator::Schema;
 use crate::input::Source;
-use crate::output::{Estimated, Table, estimated, integers, numbers};
+use crate::output::{Estimated, Table, estimated};
 use crate::run::{interruptible, whole};
 use crate::{fail, raise};
 
@@ -266,15 +265,39 @@ impl Release {
         Ok(asked.iter().map(estimated).collect())
     }
 
-    /// The points against which the release is read, with the weights under which they stand for its rows: as a frame and
-    /// as 64-bit floats.
-    fn weighted_sample<'py>(&self, py: Python<'py>) -> PyResult<(Table, Bound<'py, PyBytes>)> {
+    /// Points in the image of the rows, and as 64-bit floats how many rows each stands for.
+    fn weighted_sample<'py>(
+        &self,
+        py: Python<'py>,
+        condition: Option<String>,
+    ) -> PyResult<(Table, Bound<'py, PyBytes>)> {
         let fit = self.fit(py)?;
-        let (columns, weights) = interruptible(py, None, move |_| {
-            let weights = fit.positive_weights().to_vec();
-            Ok((points(&*fit)?, weights))
+        let (schema, (batches, weights)) = interruptible(py, None, move |_| {
+            let synthesis = synthesis(&fit, condition)?;
+            Ok((synthesis.schema().clone(), synthesis.weighted().unzip::<_, _, Vec<_>, Vec<_>>()))
         })?;
-        Ok((Table::of_columns(columns), floats(py, &weights)))
+        Ok((Table::of_batches(schema, batches), floats(py, &weights.concat())))
+    }
+
+    /// So many rows in the image of the table's, all of the same weight.
+    fn synthesize(&self, py: Python<'_>, rows: usize, condition: Option<String>, seed: u64) -> PyResult<Table> {
+        if !(1..=MOST_ROWS).contains(&rows) {
+            return fail(format!("-n is {rows}; give a number from 1 to {MOST_ROWS}"));
+        }
+        let fit = self.fit(py)?;
+        let (schema, batches) = interruptible(py, None, move |_| {
+            let synthesis = synthesis(&fit, condition)?;
+            Ok((synthesis.schema().clone(), synthesis.rows(rows, seed).collect()))
+        })?;
+        Ok(Table::of_batches(schema, batches))
+    }
+}
+
+fn synthesis(fit: &Fit, condition: Option<String>) -> Result<Synthesis<'_>, m2m::Error> {
+    let all = Synthesis::new(fit)?;
+    match condition {
+        Some(condition) => all.filter(&sql::condition(&condition, WeightedSample::schema(fit))?),
+        None => Ok(all),
     }
 }
 
@@ -282,39 +305,4 @@ impl Release {
 pub fn floats<'py>(py: Python<'py>, numbers: &[f64]) -> Bound<'py, PyBytes> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_ne_bytes()).collect();
     PyBytes::new(py, &bytes)
-}
-
-/// The points of a sample as columns of the types that the schema has.
-fn points(sample: &dyn WeightedSample) -> Result<Vec<(String, ArrayRef)>, m2m::Error> {
-    let schema = sample.schema();
-    let mut columns = Vec::new();
-    for column in schema.columns() {
-        let x = || col(&column.name);
-        let values = |of: Expr| -> Result<Vec<Option<f64>>, m2m::Error> {
-            let values = sample.values(&of.check(schema)?);
-            Ok(values.into_iter().map(|x| (!x.is_nan()).then_some(x)).collect())
-        };
-        let array: ArrayRef = match &column.kind {
-            Kind::Number(_) => numbers(ColumnKind::Plain, values(x())?.into_iter()),
-            Kind::Integer(_) => integers(values(x())?.into_iter()),
-            Kind::Date(_) => numbers(ColumnKind::Date, values(x())?.into_iter()),
-            Kind::Datetime(_) => numbers(ColumnKind::Datetime, values(x())?.into_iter()),
-            Kind::Boolean => {
-                let truths = values(x())?.into_iter().map(|x| x.map(|x| x > 0.5));
-                Arc::new(truths.collect::<BooleanArray>())
-            }
-            Kind::Category(levels) => {
-                // A level by its place; what is none of them, and not missing, is of a level that is not listed.
-                let listed = levels.iter().enumerate();
-                let mut branches: Vec<(Expr, Expr)> =
-                    listed.map(|(at, level)| (x().eq(lit(level.as_str())), lit(at as f64))).collect();
-                branches.push((x().is_not_null(), lit(levels.len() as f64)));
-                let places = values(Expr::Case { branches, otherwise: None })?;
-                let label = |place: Option<f64>| place.map(|place| column.kind.label(place as u32));
-                Arc::new(places.into_iter().map(label).collect::<StringArray>())
-            }
-        };
-        columns.push((column.name.clone(), array));
-    }
-    Ok(columns)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use m2m::auto::{self, Auto};
+use m2m::auto::{self, Auto, Weight};
 use m2m::forecast::{Choice, Forecaster, Question, Want};
 use m2m::privatise::{self, Budget, Neighbours, NoiseKind, Plan};
 use m2m::source::{Report, sketch};
@@ -334,6 +334,7 @@ const SPENT: &str = "this round was used already, and its noise is good for one 
 pub struct FirstRound {
     schema: Arc<m2m::Schema>,
     privacy: privatise::Privacy,
+    auto: Auto,
     design: Design,
     round: Mutex<Option<auto::FirstRound>>,
 }
@@ -341,13 +342,19 @@ pub struct FirstRound {
 #[pymethods]
 impl FirstRound {
     #[new]
-    fn new(py: Python<'_>, schema: &Schema, privacy: &Privacy, rows: Option<u64>) -> PyResult<Self> {
-        if rows == Some(0) {
-            return fail("there are 0 rows; give about how many there are, if that is public, or leave it out");
-        }
-        let round = whole(py, || auto::FirstRound::new(&schema.0, &Auto { rows }, privacy.0))?;
+    fn new(
+        py: Python<'_>,
+        schema: &Schema,
+        privacy: &Privacy,
+        rows: Option<u64>,
+        weights: Vec<(Vec<String>, String)>,
+    ) -> PyResult<Self> {
+        let weight = |(columns, weight): (Vec<String>, String)| Ok(Weight { columns, weight: weight.parse()? });
+        let weights = weights.into_iter().map(weight).collect::<Result<_, m2m::Error>>().map_err(raise)?;
+        let auto = Auto { rows, weights };
+        let round = whole(py, || auto::FirstRound::new(&schema.0, &auto, privacy.0))?;
         let design = round.sketcher().map_err(raise)?.design().clone();
-        Ok(Self { schema: schema.0.clone(), privacy: privacy.0, design, round: Mutex::new(Some(round)) })
+        Ok(Self { schema: schema.0.clone(), privacy: privacy.0, auto, design, round: Mutex::new(Some(round)) })
     }
 
     fn design(&self) -> String {
@@ -365,9 +372,10 @@ impl FirstRound {
         let sums = sums.take()?;
         let second = whole(py, || {
             debit(account, &self.schema, &self.privacy)?;
-            round.privatise(sums)
+            // What the first round released is not handed out by itself, so that there is one second round.
+            auto::SecondRound::after(&round.privatise(sums)?, &self.auto)
         })?;
-        let design = second.sketcher().map_err(raise)?.design().clone();
+        let design = second.design().clone();
         Ok(SecondRound { schema: self.schema.clone(), design, round: Mutex::new(Some(second)) })
     }
 }

@@ -7,7 +7,7 @@ use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
     TimestampSecondArray,
 };
-use arrow_schema::{Field, Schema};
+use arrow_schema::{Field, Schema, SchemaRef};
 use m2m::Estimate;
 use m2m::estimate::Caution;
 use m2m::sql::{self, Cell, ColumnKind};
@@ -36,7 +36,8 @@ pub fn estimated(estimate: &Estimate) -> Estimated {
 /// Rows under named columns.
 #[pyclass(frozen, module = "m2m._native")]
 pub struct Table {
-    batch: RecordBatch,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
     /// The answer that they were made of, if they were.
     answer: Option<sql::Table>,
 }
@@ -65,12 +66,13 @@ impl Table {
             }
             columns.push((name.clone(), exact(kind, cells().collect())));
         }
-        Self { batch: batch(columns), answer: Some(answer) }
+        let batch = batch(columns);
+        Self { schema: batch.schema(), batches: vec![batch], answer: Some(answer) }
     }
 
-    /// Columns of values.
-    pub fn of_columns(columns: Vec<(String, ArrayRef)>) -> Self {
-        Self { batch: batch(columns), answer: None }
+    /// Rows that are no answer.
+    pub fn of_batches(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        Self { schema, batches, answer: None }
     }
 }
 
@@ -83,7 +85,7 @@ fn batch(columns: Vec<(String, ArrayRef)>) -> RecordBatch {
 }
 
 /// Numbers as what they are read as.
-pub fn numbers(kind: ColumnKind, values: impl Iterator<Item = Option<f64>>) -> ArrayRef {
+fn numbers(kind: ColumnKind, values: impl Iterator<Item = Option<f64>>) -> ArrayRef {
     match kind {
         ColumnKind::Plain => Arc::new(values.collect::<Float64Array>()),
         ColumnKind::Date => Arc::new(values.map(|x| x.map(|x| x.round() as i32)).collect::<Date32Array>()),
@@ -95,7 +97,7 @@ pub fn numbers(kind: ColumnKind, values: impl Iterator<Item = Option<f64>>) -> A
 }
 
 /// Whole numbers.
-pub fn integers(values: impl Iterator<Item = Option<f64>>) -> ArrayRef {
+fn integers(values: impl Iterator<Item = Option<f64>>) -> ArrayRef {
     Arc::new(values.map(|x| x.map(|x| x.round() as i64)).collect::<Int64Array>())
 }
 
@@ -120,12 +122,12 @@ fn exact(kind: ColumnKind, cells: Vec<&Cell>) -> ArrayRef {
 #[pymethods]
 impl Table {
     fn __len__(&self) -> usize {
-        self.batch.num_rows()
+        self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
     /// The names of the columns of the frame.
     fn names(&self) -> Vec<String> {
-        self.batch.schema().fields().iter().map(|field| field.name().clone()).collect()
+        self.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
     /// Of an answer: its columns, each with how its numbers are read.
@@ -166,13 +168,13 @@ impl Table {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // Another schema is a wish that need not be met.
         drop(requested_schema);
-        let batches = RecordBatchIterator::new([Ok(self.batch.clone())], self.batch.schema());
+        let batches = RecordBatchIterator::new(self.batches.clone().into_iter().map(Ok), self.schema.clone());
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(batches)), c"arrow_array_stream")
     }
 }
 
 /// How numbers are read, in a word.
-pub fn word(kind: ColumnKind) -> &'static str {
+fn word(kind: ColumnKind) -> &'static str {
     match kind {
         ColumnKind::Plain => "number",
         ColumnKind::Date => "date",
