@@ -12,6 +12,7 @@ const USAGE: &str = "usage:
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe
   cargo xtask bench python    the Python package: speed beside numpy and Rust, import, wheel, boosting on a release of Adult
       --data DIR    where adult.csv.gz is [../shared/data]
+  cargo xtask bench spark     the package on two executors of Spark beside one machine
   cargo xtask bench-peers     accuracy and cost beside AIM, MST, PrivBayes and a copula; goes on where it was stopped
       --data DIR    tables: those that bench/accuracy/sets.py knows, or any CSV with its schema.toml [../shared/data]
       --out DIR     report.md, results.json and plots [target/peers, target/peers-quick]
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         ["bench"] => bench(),
         ["bench", "fit"] => bench_fit(),
         ["bench", "memory"] => bench_memory(),
+        ["bench", "spark"] => bench_spark(),
         ["bench", "python"] => bench_python(&root().join("../shared/data")),
         ["bench", "python", "--data", directory] => bench_python(Path::new(directory)),
         ["bench-peers", ref options @ ..] => bench_peers(options),
@@ -87,8 +89,8 @@ fn python() -> Outcome {
         command.current_dir(root());
         command
     };
-    run(tool("ruff").args(["check", "python", "bench/python.py"]))?;
-    run(tool("ruff").args(["format", "--check", "python", "bench/python.py"]))?;
+    run(tool("ruff").args(["check", "python", "bench/python.py", "bench/spark.py"]))?;
+    run(tool("ruff").args(["format", "--check", "python", "bench/python.py", "bench/spark.py"]))?;
     run(tool("mypy").args(["--strict", "--python-executable"]).arg(&python))?;
     install(&python, "dev")?;
     run(tool("python").args(["-m", "pytest", "-p", "no:cacheprovider"]))?;
@@ -133,6 +135,12 @@ fn bench_python(data: &Path) -> Outcome {
         .arg(data)
         .arg("--work")
         .arg(root().join("target/bench")))
+}
+
+fn bench_spark() -> Outcome {
+    let python = venv("spark", SPARK)?;
+    install(&python, "release")?;
+    run(Command::new(&python).arg(root().join("bench/spark.py")).arg("--work").arg(root().join("target/bench")))
 }
 
 /// Builds the wheel of the Python package in some profile and installs it.
