@@ -7,7 +7,7 @@ mod seeded;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Float64Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, RecordBatch};
-use m2m::auto::{Auto, FirstRound};
+use m2m::auto::{Auto, FirstRound, SecondRound};
 use m2m::expr::{col, lit};
 use m2m::fit::{Fit, Options};
 use m2m::schema::Kind;
@@ -28,7 +28,7 @@ fn people(rows: usize) -> Release {
     let table = Table::from_csv_bytes(population(7, rows));
     let first = FirstRound::new(&schema, &Auto::default(), pure("2")).unwrap();
     let (sums, _) = source::sketch(&first.sketcher().unwrap(), &table, 2, &()).unwrap();
-    let second = first.privatise(sums).unwrap();
+    let second = SecondRound::after(&first.privatise(sums).unwrap(), &Auto::default()).unwrap();
     let (sums, _) = source::sketch(&second.sketcher().unwrap(), &table, 2, &()).unwrap();
     second.privatise(sums).unwrap()
 }
