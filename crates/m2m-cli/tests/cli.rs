@@ -37,6 +37,7 @@ fn help_says_what_there_is() {
       fit        Fit a model to the rows behind a release
       cluster    Find groups among the rows behind a release
       pca        Find the directions in which the rows behind a release differ most
+      synth      Draw synthetic rows from a release
       sql        Ask a release a question in SQL
       shell      Ask a release one question after the other
       schema     Draft or check a schema

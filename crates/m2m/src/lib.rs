@@ -32,6 +32,7 @@ pub mod source;
 pub mod sql;
 mod stream;
 pub mod sums;
+pub mod synth;
 pub mod task;
 
 pub use decimal::Decimal;

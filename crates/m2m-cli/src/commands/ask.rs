@@ -131,6 +131,11 @@ pub struct Reading {
 impl Reading {
     /// Opens a release and makes it ready for questions.
     pub fn open(&self, path: &Path) -> anyhow::Result<Fit> {
+        self.open_seeded(path, 0)
+    }
+
+    /// The same with random points of a seed.
+    pub fn open_seeded(&self, path: &Path, seed: u64) -> anyhow::Result<Fit> {
         let release = Release::open(path)?;
         let (rule, factor) = self.lambda.split_once(':').unwrap_or((&self.lambda, "1"));
         let factor: f64 =
@@ -167,7 +172,8 @@ impl Reading {
             let message = format!("--samples is {}; give a number from 100 to 10000000", self.samples);
             return Err(Mistake(message).into());
         }
-        let options = Options { prior, lambda, centred: !self.uncentred, samples: self.samples, ..Options::default() };
+        let options =
+            Options { prior, lambda, centred: !self.uncentred, samples: self.samples, seed, ..Options::default() };
         Ok(Fit::new(&release, options)?)
     }
 }

@@ -19,6 +19,7 @@ mod schema;
 mod shell;
 mod sketch;
 mod sql;
+mod synth;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -57,6 +58,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Find the directions in which the rows behind a release differ most
     Pca(pca::Args),
+    /// Draw synthetic rows from a release
+    Synth(synth::Args),
     /// Ask a release a question in SQL
     Sql(sql::Args),
     /// Ask a release one question after the other
@@ -98,6 +101,7 @@ impl Cli {
                 | Command::Release(_)
                 | Command::Ledger(_)
                 | Command::Reproduce(_)
+                | Command::Synth(_)
         )
     }
 
@@ -115,6 +119,7 @@ impl Cli {
             Command::Fit(args) => fit::run(&args),
             Command::Cluster(args) => cluster::run(&args),
             Command::Pca(args) => pca::run(&args),
+            Command::Synth(args) => synth::run(&args),
             Command::Sql(args) => sql::run(&args),
             Command::Shell(args) => shell::run(&args),
             Command::Schema(command) => schema::run(command),

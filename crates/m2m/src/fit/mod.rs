@@ -42,8 +42,10 @@ use faer::{Mat, Side};
 use crate::estimate::{Estimate, Model, Parts, Totals, WeightedSample};
 use crate::expr::{Checked, Scalar};
 use crate::feature::{FeatureMap, MapSpec, Simd};
+use crate::panel::{Record, Value};
 use crate::prior::{Independent, Place, Prior, tables};
 use crate::release::Release;
+use crate::stream::PublicStream;
 use crate::{Design, Error, Schema};
 use closed::{Closed, Gram, Pair, Split, is_closed, shared};
 use columns::Knowledge;
@@ -899,6 +901,19 @@ impl Fit {
                 }
             })
             .collect()
+    }
+
+    /// One of the random points that stand for the prior.
+    pub(crate) fn point(&self, at: usize) -> Record<'_> {
+        self.points().record(at)
+    }
+
+    /// Another value of a column where the prior does not tell it from this one.
+    pub(crate) fn redrawn(&self, column: usize, value: Value, stream: &mut PublicStream) -> Value {
+        match &self.options.prior {
+            Prior::Sample(_) => value,
+            _ => self.prior.axes[column].redraw(value, &self.schema.columns()[column].kind, stream),
+        }
     }
 
     /// The cell of every point in each column that is known.

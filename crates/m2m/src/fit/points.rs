@@ -8,12 +8,14 @@ use faer::{Accum, Par};
 use crate::Schema;
 use crate::expr::Checked;
 use crate::feature::{FeatureMap, Simd};
-use crate::panel::{Panel, Value};
+use crate::panel::{Panel, Record, Value};
 use crate::simd::{common_bits, equal_bits};
 
 /// Points with their features. Features that no point has are left out: with any noise their coefficients are zero.
 pub(crate) struct Points {
     panels: Vec<Panel>,
+    /// The first point of each panel.
+    starts: Vec<usize>,
     count: usize,
     stored: Vec<Stored>,
     /// For each feature that is kept: its block and its place among the sums of the block.
@@ -50,8 +52,13 @@ impl Points {
         maps: &[(usize, &dyn FeatureMap, f64)],
         keep: impl Fn(usize, usize) -> bool,
     ) -> Self {
-        let count = panels.iter().map(Panel::len).sum();
-        let mut points = Self { panels, count, stored: Vec::new(), kept: Vec::new(), mean: Vec::new() };
+        let mut count = 0;
+        let mut starts = Vec::with_capacity(panels.len());
+        for panel in &panels {
+            starts.push(count);
+            count += panel.len();
+        }
+        let mut points = Self { panels, starts, count, stored: Vec::new(), kept: Vec::new(), mean: Vec::new() };
         for (block, map, grid) in maps {
             points.store(*block, *map, *grid, &keep);
         }
@@ -156,6 +163,12 @@ impl Points {
 
     pub fn panels(&self) -> &[Panel] {
         &self.panels
+    }
+
+    /// One of the points.
+    pub fn record(&self, at: usize) -> Record<'_> {
+        let panel = self.starts.partition_point(|start| *start <= at) - 1;
+        self.panels[panel].record(at - self.starts[panel])
     }
 
     /// The places of the points along a numeric column; 0 for missing numbers and levels.

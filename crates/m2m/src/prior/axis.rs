@@ -398,7 +398,19 @@ impl Axis {
         while *at + 1 < self.places.len() && cumulated[*at] < uniform * total {
             *at += 1;
         }
-        match self.places[*at] {
+        self.draw_in(*at, kind, stream)
+    }
+
+    /// A random value in the place where this one is.
+    pub fn redraw(&self, value: Value, kind: &Kind, stream: &mut PublicStream) -> Value {
+        match value {
+            Value::Unit(_) => self.draw_in(self.locate(value).0 as usize, kind, stream),
+            value => value,
+        }
+    }
+
+    fn draw_in(&self, place: usize, kind: &Kind, stream: &mut PublicStream) -> Value {
+        match self.places[place] {
             Place::Point(value) => value,
             Place::Interval { low, high } => {
                 let unit = low + (high - low) * stream.uniform();

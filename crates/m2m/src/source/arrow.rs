@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, ArrayRef, RecordBatch, downcast_dictionary_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, downcast_dictionary_array};
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, SchemaRef, TimeUnit};
 use parquet::arrow::ProjectionMask;
@@ -25,6 +25,9 @@ type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
 
 /// Rows in a batch of Parquet.
 const BATCH: usize = 4 * crate::panel::PANEL;
+
+/// Rows that a worker takes at a time from a batch in memory, which may be the whole table.
+const SHARE: usize = 64 * crate::panel::PANEL;
 
 /// Something with an Arrow schema, opened.
 pub(crate) struct Reader {
@@ -66,17 +69,21 @@ impl Reader {
         Ok(Self { name, schema: reader.schema(), source: Source::Batches(Box::new(reader)) })
     }
 
-    pub fn memory(batches: &[RecordBatch]) -> Self {
+    pub fn memory(batches: Vec<RecordBatch>) -> Self {
         let schema = batches.first().map_or_else(|| Arc::new(arrow_schema::Schema::empty()), RecordBatch::schema);
-        let same = |batch: &RecordBatch| {
-            if batch.schema().fields() == schema.fields() {
-                Ok(batch.clone())
-            } else {
-                Err(ArrowError::SchemaError("batches of one table must have the same columns in the same order".into()))
-            }
+        let batches = batches.into_iter().map(Ok);
+        Self { name: "memory".into(), schema: schema.clone(), source: Source::Batches(in_shares(schema, batches)) }
+    }
+
+    pub fn other(reader: Box<dyn RecordBatchReader + Send>) -> Self {
+        let schema = reader.schema();
+        // What another program says about its failure may hold a value.
+        let calm = |_| {
+            let message = "what hands over the rows failed; read them without m2m to see why";
+            ArrowError::ExternalError(message.into())
         };
-        let batches: Vec<_> = batches.iter().map(same).collect();
-        Self { name: "memory".into(), schema, source: Source::Batches(Box::new(batches.into_iter())) }
+        let batches = in_shares(schema.clone(), reader.map(move |batch| batch.map_err(calm)));
+        Self { name: "memory".into(), schema, source: Source::Batches(batches) }
     }
 
     /// Checks the columns against the schema and makes ready for several workers.
@@ -151,6 +158,28 @@ impl Reader {
         };
         Ok(SharedArrow { name: self.name, columns, user, readers, parquet: None, bytes_per_row: None })
     }
+}
+
+/// The same rows in batches that several workers can share, without a copy; an error where columns change on the way.
+fn in_shares(
+    schema: SchemaRef,
+    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send + 'static,
+) -> Batches {
+    let same = move |batch: RecordBatch| {
+        if batch.schema_ref().fields() == schema.fields() {
+            return Ok(batch);
+        }
+        let message = "batches of one table must have the same columns in the same order; make them alike";
+        Err(ArrowError::ExternalError(message.into()))
+    };
+    let shares = |batch: RecordBatch| {
+        let rows = batch.num_rows();
+        (0..rows).step_by(SHARE).map(move |from| Ok(batch.slice(from, SHARE.min(rows - from))))
+    };
+    Box::new(batches.map(move |batch| batch.and_then(&same)).flat_map(move |batch| {
+        let (whole, failed) = batch.map_or_else(|error| (None, Some(Err(error))), |batch| (Some(batch), None));
+        whole.into_iter().flat_map(shares).chain(failed)
+    }))
 }
 
 /// Names and types as a schema would have them.
@@ -265,7 +294,7 @@ impl Shared for SharedArrow {
                 intake.end_chunk(sequence);
                 watch.advance(match self.bytes_per_row {
                     Some(bytes) => (bytes * batch.num_rows() as f64) as u64,
-                    None => batch.get_array_memory_size() as u64,
+                    None => size(&batch),
                 });
             }
         }
@@ -273,7 +302,16 @@ impl Shared for SharedArrow {
     }
 }
 
+/// The bytes of the rows of a batch, which may be a part of larger buffers.
+fn size(batch: &RecordBatch) -> u64 {
+    let of = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0) as u64;
+    batch.columns().iter().map(of).sum()
+}
+
 fn unreadable(name: &str, error: &ArrowError) -> Error {
+    if let ArrowError::ExternalError(message) = error {
+        return Error::table(name, message.to_string());
+    }
     Error::table(name, format!("this file cannot be read ({error}); make it again"))
 }
 

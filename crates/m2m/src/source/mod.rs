@@ -18,7 +18,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchReader};
 
 use crate::Error;
 use crate::panel::{Layout, Panel};
@@ -53,7 +53,11 @@ enum Part {
     ArrowFile(PathBuf),
     ArrowStream(PathBuf),
     Batches { batches: Vec<RecordBatch> },
+    Stream(Box<OpenStream>),
 }
+
+/// Starts to read Arrow batches from the beginning.
+pub type OpenStream = dyn Fn() -> Result<Box<dyn RecordBatchReader + Send>, Error> + Send + Sync;
 
 pub(crate) enum CsvInput {
     Path(PathBuf),
@@ -164,6 +168,12 @@ impl Table {
         Self { parts: vec![Part::Batches { batches }], strict: false }
     }
 
+    /// Arrow batches from elsewhere, such as another program's memory. They are asked for anew each time that the table is
+    /// read, and must be the same then.
+    pub fn from_stream(open: Box<OpenStream>) -> Self {
+        Self { parts: vec![Part::Stream(open)], strict: false }
+    }
+
     /// The same, fit to be read more than once: of what can be read only once, such as a pipe, a copy is kept, in memory if it is
     /// short, and otherwise in a file without a name, which is gone when the table is, or the process.
     pub fn rereadable(mut self, watch: &dyn Watch) -> Result<Self, Error> {
@@ -261,7 +271,7 @@ impl Part {
             | Self::Parquet(path)
             | Self::ArrowFile(path)
             | Self::ArrowStream(path) => Some(path),
-            Self::Csv { .. } | Self::Batches { .. } => None,
+            Self::Csv { .. } | Self::Batches { .. } | Self::Stream(_) => None,
         }
     }
 
@@ -279,7 +289,8 @@ impl Part {
             Self::Parquet(path) => arrow::Reader::parquet(path),
             Self::ArrowFile(path) => arrow::Reader::file(path),
             Self::ArrowStream(path) => arrow::Reader::stream(path),
-            Self::Batches { batches } => Ok(arrow::Reader::memory(batches)),
+            Self::Batches { batches } => Ok(arrow::Reader::memory(batches.clone())),
+            Self::Stream(open) => Ok(arrow::Reader::other(open()?)),
             Self::Csv { .. } => unreachable!("CSV is not Arrow"),
         }
     }
@@ -379,7 +390,8 @@ fn check(part: &Part, schema: &Schema) -> Result<(), Error> {
             let names = csv::header(&CsvInput::Path(path.clone()), *options)?;
             csv::find_columns(&names, schema, &part.name()).map(|_| ())
         }
-        Part::Csv { .. } => Ok(()),
+        // To look at it may mean to begin it.
+        Part::Csv { .. } | Part::Stream(_) => Ok(()),
         _ => part.arrow()?.shared(schema).map(|_| ()),
     }
 }

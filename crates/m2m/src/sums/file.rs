@@ -31,32 +31,46 @@ pub struct SumsFile {
     schema: Schema,
     design: Design,
     sizes: Vec<usize>,
-    input: Hashing<BufReader<File>>,
+    input: Hashing<Box<dyn Read + Send>>,
     name: String,
 }
 
 impl Sums {
     /// Writes the secret file.
     pub fn save(&self, path: &Path, replace: bool) -> Result<(), Error> {
+        write(path, replace, Mode::Secret, |file| self.write_to(BufWriter::new(file)))
+    }
+
+    /// What the secret file holds, to be sent to where sums are merged: as secret as the table.
+    pub fn to_secret_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.write_to(&mut bytes).expect("memory can be written");
+        bytes
+    }
+
+    /// Reads what [`Sums::to_secret_bytes`] made.
+    pub fn from_secret_bytes(bytes: Vec<u8>) -> Result<Self, Error> {
+        SumsFile::of(Box::new(io::Cursor::new(bytes)), "this".into())?.read()
+    }
+
+    fn write_to(&self, out: impl Write) -> io::Result<()> {
         let header = serde_json::to_vec(&Header { schema: self.schema.clone(), design: self.design.clone() })
             .expect("a header has a JSON form");
-        write(path, replace, Mode::Secret, |file| {
-            let mut out = Hashing { inner: BufWriter::new(file), hash: Sha256::new() };
-            out.put(MAGIC)?;
-            out.put(&(header.len() as u64).to_le_bytes())?;
-            out.put(&header)?;
-            out.put(&self.rows.to_le_bytes())?;
-            for sum in self.blocks.iter().flatten() {
-                out.put(&sum.to_le_bytes())?;
-            }
-            out.put(&(self.users.len() as u64).to_le_bytes())?;
-            for user in &self.users {
-                out.put(user)?;
-            }
-            let Hashing { mut inner, hash } = out;
-            inner.write_all(&hash.finalize())?;
-            inner.flush()
-        })
+        let mut out = Hashing { inner: out, hash: Sha256::new() };
+        out.put(MAGIC)?;
+        out.put(&(header.len() as u64).to_le_bytes())?;
+        out.put(&header)?;
+        out.put(&self.rows.to_le_bytes())?;
+        for sum in self.blocks.iter().flatten() {
+            out.put(&sum.to_le_bytes())?;
+        }
+        out.put(&(self.users.len() as u64).to_le_bytes())?;
+        for user in &self.users {
+            out.put(user)?;
+        }
+        let Hashing { mut inner, hash } = out;
+        inner.write_all(&hash.finalize())?;
+        inner.flush()
     }
 
     /// Reads a secret file.
@@ -70,7 +84,11 @@ impl SumsFile {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| Error::Read { path: path.to_owned(), error })?;
-        let mut input = Hashing { inner: BufReader::new(file), hash: Sha256::new() };
+        Self::of(Box::new(BufReader::new(file)), name)
+    }
+
+    fn of(inner: Box<dyn Read + Send>, name: String) -> Result<Self, Error> {
+        let mut input = Hashing { inner, hash: Sha256::new() };
         let magic: [u8; 8] = input.take().map_err(|_| foreign(&name))?;
         if &magic != MAGIC {
             return Err(foreign(&name));

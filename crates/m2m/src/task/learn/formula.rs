@@ -1,5 +1,7 @@
 //! Formulas: which columns explain which.
 
+use std::collections::BTreeSet;
+
 use faer::Mat;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -131,11 +133,34 @@ impl Formula {
     /// The points of a sample as the formula sees them.
     pub fn encode(&self, sample: &dyn WeightedSample) -> Encoded {
         let response = sample.values(&self.response.function);
+        let known: Vec<bool> = response.iter().map(|y| y.is_finite()).collect();
+        let (design, complete) = self.terms_of(sample, known);
+        let mut kept = vec![0.0; response.len()];
+        fill(&mut kept, &complete, |row| response[row]);
+        Encoded { design, response: kept, complete }
+    }
+
+    /// The right side of the formula alone, for rows whose response is not known: the design, and in which rows
+    /// everything needed is there.
+    pub fn design(&self, sample: &dyn WeightedSample) -> (Mat<f64>, Vec<bool>) {
+        self.terms_of(sample, vec![true; sample.len()])
+    }
+
+    /// The columns of the schema that the right side reads, in increasing order.
+    pub fn inputs(&self) -> Vec<usize> {
+        let all: BTreeSet<usize> = self.factors.iter().flat_map(|factor| factor.function.columns()).collect();
+        all.into_iter().collect()
+    }
+
+    /// The design over the rows of which something else is known already.
+    fn terms_of(&self, sample: &dyn WeightedSample, known: Vec<bool>) -> (Mat<f64>, Vec<bool>) {
         let values: Vec<Vec<f64>> = self.factors.iter().map(|factor| sample.values(&factor.function)).collect();
-        let complete: Vec<bool> = (0..response.len())
-            .map(|row| response[row].is_finite() && values.iter().all(|values| values[row].is_finite()))
+        let complete: Vec<bool> = known
+            .into_iter()
+            .enumerate()
+            .map(|(row, known)| known && values.iter().all(|values| values[row].is_finite()))
             .collect();
-        let mut design = Mat::zeros(response.len(), self.names.len());
+        let mut design = Mat::zeros(complete.len(), self.names.len());
         let mut at = 0;
         if self.intercept {
             fill(design.col_as_slice_mut(0), &complete, |_| 1.0);
@@ -169,9 +194,7 @@ impl Formula {
                 break;
             }
         }
-        let mut kept = vec![0.0; response.len()];
-        fill(&mut kept, &complete, |row| response[row]);
-        Encoded { design, response: kept, complete }
+        (design, complete)
     }
 
     /// Adds a term, or takes it out again.

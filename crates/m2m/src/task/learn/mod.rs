@@ -32,6 +32,7 @@ pub use fit::{Fitted, Learner, Options, Weights, fit};
 pub use formula::{Encoded, Formula, INTERCEPT, Outcome, Response};
 pub use metrics::{Metrics, accuracy, auc, log_loss, r_squared, rmse};
 pub use pca::{Direction, Pca, pca};
+pub use points::Points;
 pub use rows::Rows;
 #[cfg(test)]
 mod tests;

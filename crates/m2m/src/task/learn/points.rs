@@ -2,13 +2,14 @@
 
 use faer::Mat;
 
-use crate::Error;
 use crate::estimate::WeightedSample;
-use crate::expr::{Checked, col, lit};
+use crate::expr::{Checked, col, find_column, lit};
 use crate::schema::Kind;
+use crate::{Error, Schema};
 
 /// Numbers for each point.
-pub(super) struct Points {
+pub struct Points {
+    /// Their names; a level's is `column[level]`.
     pub names: Vec<String>,
     /// A row per point; zeros where something is missing.
     pub values: Mat<f64>,
@@ -49,16 +50,27 @@ impl Points {
         Ok(Self { names: functions.into_iter().map(|(name, _)| name).collect(), values, complete })
     }
 
+    /// The columns of the schema that these columns (all numeric ones unless given) are made of, in increasing order.
+    pub fn inputs(schema: &Schema, columns: Option<&[String]>) -> Result<Vec<usize>, Error> {
+        let mut places: Vec<usize> = match columns {
+            Some(names) => names.iter().map(|name| find_column(schema, name)).collect::<Result<_, _>>()?,
+            None => (0..schema.columns().len()).filter(|at| schema.columns()[*at].kind.range().is_some()).collect(),
+        };
+        places.sort_unstable();
+        places.dedup();
+        Ok(places)
+    }
+
     /// The weights of the complete points, 0 for the others, made to add up to 1, with the share of all points' weight
     /// that they had; absent unless that is positive.
-    pub fn weights(&self, weights: &[f64]) -> Option<(Vec<f64>, f64)> {
+    pub(super) fn weights(&self, weights: &[f64]) -> Option<(Vec<f64>, f64)> {
         let kept = |row: usize| if self.complete[row] { weights[row] } else { 0.0 };
         let total: f64 = (0..weights.len()).map(kept).sum();
         (total > 0.0).then(|| ((0..weights.len()).map(|row| kept(row) / total).collect(), total / weights.len() as f64))
     }
 
     /// The weighted mean and standard deviation of each column; `None` if a variance is not positive.
-    pub fn scales(&self, weights: &[f64]) -> (Vec<f64>, Option<Vec<f64>>) {
+    pub(super) fn scales(&self, weights: &[f64]) -> (Vec<f64>, Option<Vec<f64>>) {
         let columns = || (0..self.names.len()).map(|at| self.values.col_as_slice(at));
         let means: Vec<f64> = columns().map(|column| column.iter().zip(weights).map(|(x, w)| x * w).sum()).collect();
         let variances = columns().zip(&means).map(|(column, mean)| {
@@ -71,7 +83,7 @@ impl Points {
     }
 
     /// What to say when a column is always the same.
-    pub fn still(&self, weights: &[f64]) -> Error {
+    pub(super) fn still(&self, weights: &[f64]) -> Error {
         let still = (0..self.names.len())
             .find(|at| {
                 let one = Self {

@@ -1,0 +1,497 @@
+//! The curator's side: schemas, budgets, secret sums, and the ways from them to a release.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use m2m::auto::{self, Auto, Weight};
+use m2m::forecast::{Choice, Forecaster, Question, Want};
+use m2m::privatise::{self, Budget, Neighbours, NoiseKind, Plan};
+use m2m::source::{Report, sketch};
+use m2m::sums::Sketcher;
+use m2m::{Decimal, Design};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde_json::json;
+
+use crate::analyst::Release;
+use crate::input::Source;
+use crate::run::{interruptible, whole};
+use crate::{Error, fail, raise};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Schema>()?;
+    module.add_class::<Privacy>()?;
+    module.add_class::<Source>()?;
+    module.add_class::<Sums>()?;
+    module.add_class::<OneRound>()?;
+    module.add_class::<FirstRound>()?;
+    module.add_class::<SecondRound>()?;
+    for function in [
+        wrap_pyfunction!(add_up, module)?,
+        wrap_pyfunction!(read_design, module)?,
+        wrap_pyfunction!(draft, module)?,
+        wrap_pyfunction!(plan, module)?,
+        wrap_pyfunction!(wanted, module)?,
+        wrap_pyfunction!(ledger_new, module)?,
+        wrap_pyfunction!(ledger_show, module)?,
+        wrap_pyfunction!(ledger_check, module)?,
+    ] {
+        module.add_function(function)?;
+    }
+    Ok(())
+}
+
+/// What is public about a table.
+#[pyclass(frozen, module = "m2m._native", from_py_object)]
+#[derive(Clone)]
+pub struct Schema(pub Arc<m2m::Schema>);
+
+#[pymethods]
+impl Schema {
+    #[staticmethod]
+    fn from_toml(text: &str) -> PyResult<Self> {
+        Ok(Self(Arc::new(m2m::Schema::from_toml(text).map_err(raise)?)))
+    }
+
+    #[staticmethod]
+    fn open(path: PathBuf) -> PyResult<Self> {
+        Ok(Self(Arc::new(m2m::Schema::open(path).map_err(raise)?)))
+    }
+
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<Self> {
+        // Errors of ours come through the reader of JSON with their words, and a place that says nothing here.
+        let schema: m2m::Schema = serde_json::from_str(text).map_err(|error| {
+            let text = error.to_string();
+            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
+            Error::new_err(format!("schema: {}", text.trim_start_matches("schema: ")))
+        })?;
+        Ok(Self(Arc::new(schema)))
+    }
+
+    fn to_toml(&self) -> String {
+        self.0.to_toml()
+    }
+
+    fn to_json(&self) -> String {
+        serde_json::to_string(&*self.0).expect("a schema has a JSON form")
+    }
+
+    /// The column that identifies users; nothing where rows are protected.
+    fn user(&self) -> Option<String> {
+        match self.0.unit() {
+            m2m::schema::Unit::Row => None,
+            m2m::schema::Unit::User { column, .. } => Some(column.clone()),
+        }
+    }
+
+    fn equals(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+/// What is spent, and how.
+#[pyclass(frozen, module = "m2m._native", from_py_object)]
+#[derive(Clone, Copy)]
+pub struct Privacy(privatise::Privacy);
+
+#[pymethods]
+impl Privacy {
+    #[new]
+    fn new(
+        epsilon: Option<&str>,
+        delta: Option<&str>,
+        rho: Option<&str>,
+        neighbours: &str,
+        count_share: Option<&str>,
+        noise: Option<&str>,
+    ) -> PyResult<Self> {
+        let number = |text: Option<&str>| text.map(|text| text.parse::<Decimal>().map_err(raise)).transpose();
+        let budget = Budget::new(number(epsilon)?, number(delta)?, number(rho)?).map_err(raise)?;
+        let usual = privatise::Privacy::new(budget);
+        if noise.is_some() && !matches!(budget, Budget::Pure { .. }) {
+            return fail("--noise chooses the noise of pure ε; leave it out with --delta or --rho");
+        }
+        Ok(Self(privatise::Privacy {
+            neighbours: match neighbours {
+                "add-remove" => Neighbours::AddRemove,
+                "replace" => Neighbours::Replace,
+                _ => return fail("there are no such neighbours; choose add-remove or replace"),
+            },
+            count_share: number(count_share)?.unwrap_or(usual.count_share),
+            noise: match noise {
+                None | Some("laplace") => NoiseKind::Laplace,
+                Some("knorm") => NoiseKind::Knorm,
+                Some(_) => return fail("there is no such noise; choose laplace or knorm"),
+            },
+            ..usual
+        }))
+    }
+
+    /// The same with another ε.
+    fn with_epsilon(&self, epsilon: &str) -> PyResult<Self> {
+        let epsilon: Decimal = epsilon.parse().map_err(raise)?;
+        let budget = match self.0.budget {
+            Budget::Approximate { delta, .. } => Budget::new(Some(epsilon), Some(delta), None),
+            _ => Budget::pure(epsilon),
+        };
+        Ok(Self(privatise::Privacy { budget: budget.map_err(raise)?, ..self.0 }))
+    }
+
+    fn __str__(&self) -> String {
+        self.0.budget.to_string()
+    }
+}
+
+/// Exact sums of a table or of a part of it. There is no way to look at them.
+#[pyclass(frozen, module = "m2m._native")]
+pub struct Sums(Mutex<Option<m2m::Sums>>);
+
+impl Sums {
+    fn new(sums: m2m::Sums) -> Self {
+        Self(Mutex::new(Some(sums)))
+    }
+
+    /// The sums themselves, of which nothing stays here: added twice, they would count twice.
+    fn take(&self) -> PyResult<m2m::Sums> {
+        let taken = self.0.lock().ok().and_then(|mut sums| sums.take());
+        taken.ok_or_else(|| Error::new_err(USED))
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&m2m::Sums) -> T) -> PyResult<T> {
+        let sums = self.0.lock().map_err(|_| Error::new_err(USED))?;
+        sums.as_ref().map(look).ok_or_else(|| Error::new_err(USED))
+    }
+}
+
+const USED: &str = "sums: these were merged or released already, so they would count twice; add up the rows anew";
+
+#[pymethods]
+impl Sums {
+    fn merge(&self, other: &Self) -> PyResult<()> {
+        if std::ptr::eq(self, other) {
+            return fail("sums: these are merged with themselves, so their rows would count twice; merge other parts");
+        }
+        let mut mine = self.0.lock().map_err(|_| Error::new_err(USED))?;
+        let mine = mine.as_mut().ok_or_else(|| Error::new_err(USED))?;
+        mine.merge(other.take()?).map_err(raise)
+    }
+
+    fn schema(&self) -> PyResult<Schema> {
+        self.with(|sums| Schema(Arc::new(sums.schema().clone())))
+    }
+
+    fn design(&self) -> PyResult<String> {
+        self.with(|sums| written(sums.design()))
+    }
+
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.with(|sums| PyBytes::new(py, &sums.to_secret_bytes()))
+    }
+
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        let bytes = bytes.to_vec();
+        whole(py, || m2m::Sums::from_secret_bytes(bytes)).map(Self::new)
+    }
+
+    fn save(&self, path: PathBuf, force: bool) -> PyResult<()> {
+        self.with(|sums| sums.save(&path, force))?.map_err(raise)
+    }
+
+    #[staticmethod]
+    fn open(path: PathBuf) -> PyResult<Self> {
+        Ok(Self::new(m2m::Sums::open(&path).map_err(raise)?))
+    }
+}
+
+/// A design as a text that [`read_design`] reads.
+fn written(design: &Design) -> String {
+    serde_json::to_string(design).expect("a design has a JSON form")
+}
+
+fn parse_design(text: &str) -> Result<Design, m2m::Error> {
+    if text.trim_start().starts_with('{') {
+        return serde_json::from_str(text).map_err(|error| {
+            let text = error.to_string();
+            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
+            m2m::Error::Design(text.trim_start_matches("design: ").into())
+        });
+    }
+    if text.ends_with(".toml") {
+        let path = PathBuf::from(text);
+        let toml = std::fs::read_to_string(&path).map_err(|error| m2m::Error::Read { path, error })?;
+        return Design::from_toml(&toml);
+    }
+    Design::parse(text)
+}
+
+/// A design in any of its forms, as one that is always read the same.
+#[pyfunction]
+fn read_design(text: &str) -> PyResult<String> {
+    Ok(written(&parse_design(text).map_err(raise)?))
+}
+
+/// Adds up the rows of a table. Returns the sums, and what a curator should hear about the rows.
+#[pyfunction]
+fn add_up(
+    py: Python<'_>,
+    source: &Source,
+    schema: &Schema,
+    design: &str,
+    threads: Option<usize>,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Sums, Vec<String>)> {
+    let sketcher = Sketcher::new(&schema.0, &parse_design(design).map_err(raise)?).map_err(raise)?;
+    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let table = source.0.clone();
+    let (sums, report) = interruptible(py, progress, move |flag| sketch(&sketcher, &table, threads, flag))?;
+    Ok((Sums::new(sums), notes(&report)))
+}
+
+/// What was odd about the rows: counts and places, never a value.
+fn notes(report: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    let list = |counts: &[(String, u64)]| {
+        let odd: Vec<String> = counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+        (!odd.is_empty()).then(|| odd.join(", "))
+    };
+    if report.rows == 0 {
+        notes.push("no rows were read".into());
+    }
+    if let Some(columns) = list(&report.unreadable) {
+        notes.push(format!("cells that could not be read count as missing: {columns}"));
+    }
+    if report.ragged > 0 {
+        notes.push(format!("rows with too few or too many fields: {}", report.ragged));
+    }
+    if let Some(place) = &report.first {
+        notes.push(format!("the first is in {}: {place}", place.source));
+    }
+    if let Some(columns) = list(&report.other) {
+        notes.push(format!("levels that the schema does not list count as other: {columns}"));
+    }
+    if report.outside > 0 {
+        notes.push(format!("values outside their bounds were clamped: {}", report.outside));
+    }
+    if report.without_user > 0 {
+        notes.push(format!("rows without a user were left out: {}", report.without_user));
+    }
+    notes
+}
+
+/// What a debit is written for, and where.
+type Account = Option<(PathBuf, String)>;
+
+/// Debits the ledger, if there is one. Only after this may noise be added.
+fn debit(account: Account, schema: &m2m::Schema, privacy: &privatise::Privacy) -> Result<(), m2m::Error> {
+    match account {
+        Some((path, what)) => privatise::Ledger::debit(&path, schema, privacy, &what).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// A release of fixed maps, with its noise drawn and no row read.
+#[pyclass(frozen, module = "m2m._native")]
+pub struct OneRound {
+    plan: Plan,
+    noise: Mutex<Option<privatise::Noise>>,
+}
+
+#[pymethods]
+impl OneRound {
+    #[new]
+    fn new(py: Python<'_>, schema: &Schema, design: &str, privacy: &Privacy) -> PyResult<Self> {
+        let plan = Plan::new(&schema.0, &parse_design(design).map_err(raise)?, privacy.0).map_err(raise)?;
+        let noise = whole(py, || plan.draw())?;
+        Ok(Self { plan, noise: Mutex::new(Some(noise)) })
+    }
+
+    fn design(&self) -> String {
+        written(self.plan.design())
+    }
+
+    /// Debits, adds noise, and has the release.
+    fn privatise(&self, py: Python<'_>, sums: &Sums, account: Account) -> PyResult<Release> {
+        let matches = sums.with(|sums| sums.schema() == self.plan.schema() && sums.design() == self.plan.design())?;
+        if !matches {
+            return fail("sums: the noise was drawn for another schema or design; add up the rows for this one");
+        }
+        let noise = self.noise.lock().ok().and_then(|mut noise| noise.take()).ok_or_else(|| Error::new_err(SPENT))?;
+        let sums = sums.take()?;
+        whole(py, || {
+            debit(account, self.plan.schema(), self.plan.privacy())?;
+            sums.privatise(noise)
+        })
+        .map(Release::new)
+    }
+}
+
+const SPENT: &str = "this round was used already, and its noise is good for one release; start anew";
+
+/// The first of two rounds: the count and the marginals.
+#[pyclass(frozen, module = "m2m._native")]
+pub struct FirstRound {
+    schema: Arc<m2m::Schema>,
+    privacy: privatise::Privacy,
+    auto: Auto,
+    design: Design,
+    round: Mutex<Option<auto::FirstRound>>,
+}
+
+#[pymethods]
+impl FirstRound {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        schema: &Schema,
+        privacy: &Privacy,
+        rows: Option<u64>,
+        weights: Vec<(Vec<String>, String)>,
+    ) -> PyResult<Self> {
+        let weight = |(columns, weight): (Vec<String>, String)| Ok(Weight { columns, weight: weight.parse()? });
+        let weights = weights.into_iter().map(weight).collect::<Result<_, m2m::Error>>().map_err(raise)?;
+        let auto = Auto { rows, weights };
+        let round = whole(py, || auto::FirstRound::new(&schema.0, &auto, privacy.0))?;
+        let design = round.sketcher().map_err(raise)?.design().clone();
+        Ok(Self { schema: schema.0.clone(), privacy: privacy.0, auto, design, round: Mutex::new(Some(round)) })
+    }
+
+    fn design(&self) -> String {
+        written(&self.design)
+    }
+
+    /// Debits for both rounds, adds the noise of this one, and designs the next by it.
+    fn privatise(&self, py: Python<'_>, sums: &Sums, account: Account) -> PyResult<SecondRound> {
+        if !sums.with(|sums| sums.schema() == &*self.schema && sums.design() == &self.design)? {
+            return fail(
+                "sums: these have another schema or design than the round that they are for; add up the rows for this one",
+            );
+        }
+        let round = self.round.lock().ok().and_then(|mut round| round.take()).ok_or_else(|| Error::new_err(SPENT))?;
+        let sums = sums.take()?;
+        let second = whole(py, || {
+            debit(account, &self.schema, &self.privacy)?;
+            // What the first round released is not handed out by itself, so that there is one second round.
+            auto::SecondRound::after(&round.privatise(sums)?, &self.auto)
+        })?;
+        let design = second.design().clone();
+        Ok(SecondRound { schema: self.schema.clone(), design, round: Mutex::new(Some(second)) })
+    }
+}
+
+/// The second of two rounds: tables fitted to what the first released.
+#[pyclass(frozen, module = "m2m._native")]
+pub struct SecondRound {
+    schema: Arc<m2m::Schema>,
+    design: Design,
+    round: Mutex<Option<auto::SecondRound>>,
+}
+
+#[pymethods]
+impl SecondRound {
+    fn design(&self) -> String {
+        written(&self.design)
+    }
+
+    /// Adds the noise that was paid for with the first round, and has the release.
+    fn privatise(&self, py: Python<'_>, sums: &Sums) -> PyResult<Release> {
+        if !sums.with(|sums| sums.schema() == &*self.schema && sums.design() == &self.design)? {
+            return fail(
+                "sums: these have another schema or design than the round that they are for; add up the rows for this one",
+            );
+        }
+        let round = self.round.lock().ok().and_then(|mut round| round.take()).ok_or_else(|| Error::new_err(SPENT))?;
+        let sums = sums.take()?;
+        whole(py, || round.privatise(sums)).map(Release::new)
+    }
+}
+
+#[pyfunction]
+fn draft(source: &Source) -> PyResult<String> {
+    Ok(m2m::schema::draft(&source.fields_of()?))
+}
+
+impl Source {
+    fn fields_of(&self) -> PyResult<Vec<(String, Option<&'static str>)>> {
+        self.0.fields().map_err(raise)
+    }
+}
+
+fn choice(design: &str) -> Result<Choice, m2m::Error> {
+    Ok(if design == "auto" { Choice::Auto } else { Choice::Design(parse_design(design)?) })
+}
+
+/// Errors that are expected: for each question its text, kind, standard error, and whether the release tells of it.
+#[pyfunction]
+fn plan(
+    py: Python<'_>,
+    schema: &Schema,
+    rows: u64,
+    privacy: &Privacy,
+    design: &str,
+    questions: Option<Vec<String>>,
+) -> PyResult<Vec<(String, &'static str, f64, bool)>> {
+    let (schema, privacy, design) = (schema.0.clone(), privacy.0, design.to_owned());
+    interruptible(py, None, move |_| {
+        let questions: Vec<Question> = match questions {
+            None => Question::typical(&schema),
+            Some(texts) => texts
+                .iter()
+                .map(|text| Ok(Want::parse(text, &schema, rows)?.question))
+                .collect::<Result<_, m2m::Error>>()?,
+        };
+        let expected = Forecaster::new(&schema, rows)?.errors(&choice(&design)?, privacy, &questions)?;
+        Ok(questions
+            .iter()
+            .zip(expected)
+            .map(|(question, expected)| {
+                (question.show(&schema), question.kind(), expected.std_error, expected.supported)
+            })
+            .collect())
+    })
+}
+
+/// The smallest ε for what is wanted, as text, and which of the wants decides.
+#[pyfunction]
+fn wanted(
+    py: Python<'_>,
+    schema: &Schema,
+    rows: u64,
+    privacy: &Privacy,
+    design: &str,
+    wants: Vec<String>,
+) -> PyResult<(String, Option<usize>)> {
+    let (schema, privacy, design) = (schema.0.clone(), privacy.0, design.to_owned());
+    interruptible(py, None, move |_| {
+        let wants: Vec<Want> =
+            wants.iter().map(|want| Want::parse(want, &schema, rows)).collect::<Result<_, m2m::Error>>()?;
+        let needed = Forecaster::new(&schema, rows)?.smallest_epsilon(&choice(&design)?, privacy, &wants)?;
+        Ok((needed.epsilon.to_string(), needed.decisive))
+    })
+}
+
+#[pyfunction]
+fn ledger_new(path: PathBuf, privacy: &Privacy) -> PyResult<()> {
+    privatise::Ledger::create(&path, privacy.0.budget).map_err(raise)
+}
+
+/// A ledger as JSON: total, debits, what is left.
+#[pyfunction]
+fn ledger_show(path: PathBuf) -> PyResult<String> {
+    let ledger = privatise::Ledger::open(&path).map_err(raise)?;
+    let (amount, delta) = ledger.left();
+    let left = match ledger.total() {
+        Budget::Pure { .. } => json!({"epsilon": amount.to_f64()}),
+        Budget::Approximate { .. } => json!({"epsilon": amount.to_f64(), "delta": delta.to_f64()}),
+        Budget::Concentrated { .. } => json!({"rho": amount.to_f64()}),
+    };
+    let words = ledger.left_in_words();
+    Ok(json!({"total": ledger.total(), "spent": ledger.spent(), "left": left, "words": words}).to_string())
+}
+
+/// Refuses early what the ledger would refuse late.
+#[pyfunction]
+fn ledger_check(path: PathBuf, schema: &Schema, privacy: &Privacy) -> PyResult<()> {
+    privatise::Ledger::open(&path).and_then(|ledger| ledger.check(&schema.0, &privacy.0)).map_err(raise)
+}
