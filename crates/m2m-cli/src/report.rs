@@ -13,9 +13,9 @@ use crate::view::{self, Column, Correlations, Detail, MOST_CORRELATED};
 
 /// The looks of the explorer, and what a page on paper needs besides.
 const STYLE: &str = include_str!("explore/page/style.css");
-const OWN_STYLE: &str = "main{max-width:980px}.panel svg{width:100%;height:auto;max-width:860px;display:block}\
+const OWN_STYLE: &str = "main{max-width:980px}.panel svg{max-width:100%;height:auto;display:block}.facts{max-width:26rem;margin-top:.8rem}\
     nav ol{columns:3;padding-left:1.2rem}@media(max-width:640px){nav ol{columns:1}}nav{margin:0}header.top{position:static;border:0;\
-    background:none}section.panel h2{overflow-wrap:anywhere}";
+    background:none}section.panel h2{overflow-wrap:anywhere}footer{padding:0}";
 
 /// Columns that are drawn; a page about more is too heavy to be read.
 pub const MOST_COLUMNS: usize = 120;

@@ -146,8 +146,8 @@ impl Column {
         let kind = self.shown_as();
         object.insert("name".into(), json!(self.name));
         object.insert("type".into(), json!(self.kind.name()));
-        object.insert("count".into(), ask::json(&self.count));
-        object.insert("missing".into(), ask::json(&self.missing));
+        object.insert("count".into(), worded(&self.count, ColumnKind::Plain));
+        object.insert("missing".into(), worded(&self.missing, ColumnKind::Plain));
         let moments = self.moments.iter().map(|(name, estimate)| {
             let kind = if *name == "mean" { kind } else { ColumnKind::Plain };
             ((*name).to_owned(), worded(estimate, kind))
@@ -275,6 +275,15 @@ fn clear_bars(asked: &Ask<'_>, name: &str, kind: &Kind, ends: (f64, f64), most: 
     }
 }
 
+/// A whole width of at most so many bars, up to twice as wide as need be, that leaves the last one as full as can be: half a
+/// bar looks like half the rows.
+fn whole_width(span: f64, bins: u32) -> f64 {
+    let least = (span / f64::from(bins)).ceil().max(1.0);
+    let filled = |width: f64| if span % width == 0.0 { 1.0 } else { span % width / width };
+    let widths = (0..=(least as u32).min(1000)).map(|more| least + f64::from(more));
+    widths.fold(least, |best, width| if filled(width) > filled(best) + 1e-9 { width } else { best })
+}
+
 /// The relative error up to which bars are worth drawing apart.
 const CLEAR: f64 = 0.15;
 
@@ -283,7 +292,7 @@ fn number_bars(asked: &Ask<'_>, name: &str, kind: &Kind, low: f64, high: f64, bi
     let x = || col(name);
     let whole = kind.is_whole();
     let span = high - low + f64::from(whole);
-    let width = if whole { (span / f64::from(bins)).ceil().max(1.0) } else { span / f64::from(bins) };
+    let width = if whole { whole_width(span, bins) } else { span / f64::from(bins) };
     let count = if whole { (span / width).ceil() as u32 } else { bins };
     let as_shown = shown_as(kind);
     (0..count)
@@ -404,7 +413,7 @@ impl Pair {
                 .push(y.bars.iter().map(|other| part.filter(&other.condition)?.count()).collect::<Result<_, Error>>()?);
             if let Some(value) = &value {
                 let mean = part.mean(value)?;
-                means.push(mean.caution.is_none().then_some(mean));
+                means.push((mean.caution.is_none() && mean.value.is_finite()).then_some(mean));
             }
         }
         Ok(Self { x, y, cells, means })

@@ -390,6 +390,9 @@ fn model(fitted: &Fitted, asked: &Ask<'_>, charts: bool) -> Result<Value, Proble
         .map(|(name, value)| {
             let mut json = worded(value, ColumnKind::Plain);
             json["name"] = json!(name);
+            if !value.std_error.is_finite() {
+                json["text"] = json!("left at 0");
+            }
             json
         })
         .collect();

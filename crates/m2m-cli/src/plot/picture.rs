@@ -301,12 +301,11 @@ impl Picture {
         let defs: String = glyphs.iter().map(|(id, path)| format!("<path id=\"g{id}\" d=\"{path}\"/>\n")).collect();
         let (width, height) = (self.width, self.height);
         if style == Style::Page {
+            let (width, height, title) = (short(width), short(height), escape(&self.title));
             return format!(
-                "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {}\" \
-                 stroke-linejoin=\"round\" stroke-linecap=\"round\">\n{body}</svg>",
-                escape(&self.title),
-                short(width),
-                short(height)
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{title}\" width=\"{width}\" \
+                 height=\"{height}\" viewBox=\"0 0 {width} {height}\" stroke-linejoin=\"round\" \
+                 stroke-linecap=\"round\">\n{body}</svg>"
             );
         }
         format!(

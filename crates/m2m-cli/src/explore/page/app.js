@@ -69,6 +69,7 @@ async function show() {
     if (!signal.aborted) {
       view.classList.remove("busy");
       view.dataset.ready = location.hash || "#/overview";
+      performance.mark("ready");
     }
   }
 }

@@ -8,8 +8,8 @@ export async function column({ release, where, about, signal, link }) {
   const name = about[0] ?? names(release)[0];
   const found = await get(`/api/columns/${encodeURIComponent(name)}`, { where, charts: true }, signal);
   const numbers = [["rows with a value", found.count.text], ["missing", found.missing.text]];
-  for (const [label, value] of Object.entries(found.moments)) {
-    numbers.push([label === "std" ? "standard deviation" : label, value.text]);
+  for (const [name, label] of [["mean", "mean"], ["std", "standard deviation"], ["skewness", "skewness"]]) {
+    if (found.moments[name]) numbers.push([label, found.moments[name].text]);
   }
   for (const atom of found.atoms) numbers.push([`exactly ${atom.at}`, atom.count.text]);
   const tails = [found.below && `${found.below.text} rows lie below`, found.above && `${found.above.text} rows lie above`].filter(Boolean);
@@ -46,7 +46,7 @@ export async function pairs({ release, where, about, signal, link }) {
     if (next[0] === next[1]) next[1 - at] = at === 0 ? x : y;
     location.hash = link("pairs", next);
   }));
-  const groups = pair?.groups.map((group) => [group.x, group.rows.text, group.mean === undefined ? "" : group.mean?.text ?? "swamped by noise"]);
+  const groups = pair?.groups.map((group) => [group.x, group.rows.text, group.mean === undefined ? "" : group.mean?.text ?? "–"]);
   return [
     h("h1", {}, "Pairs of columns"),
     h("div", { class: "controls" }, choose("Across", 0, x), choose("Up", 1, y)),

@@ -29,7 +29,7 @@ export async function overview({ release, where, signal, link }) {
       [h("a", { href: link("column", [column.name]) }, column.name), " "]))),
     h("div", { class: "grid" },
       panel("What the release promises", h("p", {}, privacy.promise), privacy.guess && h("p", {}, privacy.guess),
-        h("p", { class: "note" }, "Asking costs nothing: whatever is computed here is computed from the published file, and no data is on this machine but that file.")),
+        h("p", { class: "note" }, "Asking costs nothing: whatever is computed here is computed from the published file alone.")),
       panel("What is in it", h("ul", {}, release.contents.map((text) => h("li", {}, text))),
         h("p", { class: "note mono" }, `hash ${release.hash}`))),
   ];

@@ -89,7 +89,7 @@ export async function sql({ release, where }) {
       const csv = URL.createObjectURL(new Blob([answer.csv], { type: "text/csv" }));
       result.replaceChildren(...[warnings(answer.warnings),
         panel("Answer", table(answer.columns.map((name, at) => (numeric[at] ? `\t${name}` : name)), answer.text, "Answer to the query"),
-          h("p", { class: "note" }, `${answer.rows.length} lines. `, h("a", { href: csv, download: "answer.csv" }, "Save as CSV"))),
+          h("p", { class: "note" }, `${answer.rows.length} ${answer.rows.length === 1 ? "line" : "lines"}. `, h("a", { href: csv, download: "answer.csv" }, "Save as CSV"))),
         answer.charts && panel("Chart", chart(answer.charts.answer, "With 95% intervals."))].flat().filter(Boolean));
     } catch (error) {
       if (signal.aborted) return;
