@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage:
-  cargo xtask test            everything that must pass: formatting, lints, docs, oracles, tests
+  cargo xtask test            everything that must pass: formatting, lints, docs, oracles, tests, the page in a browser
+  cargo xtask test page       the explorer in a real browser, and its API against its description, by themselves
   cargo xtask bench           speed beside the peers, in one interleaved run
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["test"] => test(),
+        ["test", "page"] => page(),
         ["bench"] => bench(),
         ["bench", "fit"] => bench_fit(),
         ["bench", "memory"] => bench_memory(),
@@ -49,7 +51,44 @@ fn test() -> Outcome {
         "--document-private-items",
     ]))?;
     oracles()?;
-    cargo(&["test", "--workspace"])
+    cargo(&["test", "--workspace"])?;
+    page()
+}
+
+/// What drives the browser, what checks its page, and what asks the API whatever its description allows.
+const BROWSER: &[&str] = &["selenium==4.51.0", "selenium-axe-python==2.2.0", "schemathesis==4.32.5"];
+
+/// The explorer in a real browser, and its API against its description. Screenshots are kept in `target/browser`.
+fn page() -> Outcome {
+    browser()?;
+    let python = venv("browser", BROWSER)?;
+    cargo(&["build", "--package", "m2m-cli"])?;
+    for check in ["explore.py", "api.py"] {
+        run(Command::new(&python)
+            .arg(root().join("crates/m2m-cli/tests/browser").join(check))
+            .arg(target().join("debug/m2m"))
+            .arg(root().join("target/browser")))?;
+    }
+    Ok(())
+}
+
+/// Finds Chromium and its driver, or installs them where that is possible.
+fn browser() -> Outcome {
+    let answers = |name: &str| Command::new(name).arg("--version").output().is_ok_and(|found| found.status.success());
+    let is_there =
+        || answers("chromedriver") && ["chromium", "chromium-browser", "google-chrome"].into_iter().any(answers);
+    if is_there() {
+        return Ok(());
+    }
+    let install = ["install", "--yes", "--no-install-recommends", "chromium", "chromium-driver"];
+    let apt =
+        |arguments: &[&str]| run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments));
+    if apt(&install).is_err() {
+        apt(&["update"]).and_then(|()| apt(&install)).map_err(|error| {
+            format!("{error}\ninstall Chromium and chromedriver (on Debian: apt-get install chromium chromium-driver)")
+        })?;
+    }
+    if is_there() { Ok(()) } else { Err("xtask: Chromium was installed and does not start".into()) }
 }
 
 /// Checks by programs that share no code with ours: a naive Python re-implementation of every map, the ridge in numpy,

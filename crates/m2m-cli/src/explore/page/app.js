@@ -47,18 +47,15 @@ async function show() {
   view.classList.add("busy");
   filtered.classList.remove("bad");
   filtered.textContent = here.where ? "…" : "";
-  const count = here.where
-    ? get("/api/overview", { where: here.where, cards: false }, signal).then((found) => {
-        filtered.textContent = `${found.rows.text} of ${release.rows.text} rows`;
-      })
-    : Promise.resolve();
+  const count = here.where ? get("/api/overview", { where: here.where, cards: false }, signal).catch((error) => error) : null;
   try {
     const content = await draw({ release, where: here.where, about: here.about, signal, link });
-    await count;
+    const found = await count;
     if (signal.aborted) return;
+    if (found instanceof Error) throw found;
+    if (found) filtered.textContent = `${found.rows.text} of ${release.rows.text} rows`;
     view.replaceChildren(...[content].flat(Infinity).filter(Boolean));
   } catch (error) {
-    count.catch(() => {});
     if (signal.aborted) return;
     if (here.where && error instanceof Refused) {
       filtered.textContent = error.message;
