@@ -9,6 +9,8 @@ const USAGE: &str = "usage:
   cargo xtask bench           speed beside the peers, in one interleaved run
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe
+  cargo xtask bench explore   time to the first view, time per interaction and size of the explorer's pages
+      --data DIR    where lifesci.csv.gz and adult.csv.gz are [../shared/data]
   cargo xtask bench-peers     accuracy and cost beside AIM, MST, PrivBayes and a copula; goes on where it was stopped
       --data DIR    tables: those that bench/accuracy/sets.py knows, or any CSV with its schema.toml [../shared/data]
       --out DIR     report.md, results.json and plots [target/peers, target/peers-quick]
@@ -23,6 +25,8 @@ fn main() -> ExitCode {
         ["bench"] => bench(),
         ["bench", "fit"] => bench_fit(),
         ["bench", "memory"] => bench_memory(),
+        ["bench", "explore"] => bench_explore(&root().join("../shared/data")),
+        ["bench", "explore", "--data", data] => bench_explore(Path::new(data)),
         ["bench-peers", ref options @ ..] => bench_peers(options),
         _ => Err(USAGE.to_owned()),
     };
@@ -63,7 +67,7 @@ fn page() -> Outcome {
     browser()?;
     let python = venv("browser", BROWSER)?;
     cargo(&["build", "--package", "m2m-cli"])?;
-    for check in ["explore.py", "api.py"] {
+    for check in ["page.py", "api.py"] {
         run(Command::new(&python)
             .arg(root().join("crates/m2m-cli/tests/browser").join(check))
             .arg(target().join("debug/m2m"))
@@ -142,6 +146,17 @@ fn bench_memory() -> Outcome {
     cargo(&["build", "--release", "--package", "m2m-bench", "--package", "m2m-cli"])?;
     let release = target().join("release");
     run(Command::new(release.join("m2m-bench")).arg("memory").arg(release.join("m2m")).arg(root().join("target/bench")))
+}
+
+fn bench_explore(data: &Path) -> Outcome {
+    browser()?;
+    let python = venv("browser", BROWSER)?;
+    cargo(&["build", "--release", "--package", "m2m-cli"])?;
+    run(Command::new(python)
+        .arg(root().join("bench/explore.py"))
+        .arg(target().join("release/m2m"))
+        .arg(data)
+        .arg(root().join("target/bench/explore")))
 }
 
 fn bench_peers(mut options: &[&str]) -> Outcome {

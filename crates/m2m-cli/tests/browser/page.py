@@ -1,6 +1,6 @@
 """The explorer in a real browser: every view, a filter, SQL, a model, a download, the keyboard, light and dark, wide and narrow.
 
-`explore.py M2M OUT`: makes a release with the command M2M, serves it, looks at it, and keeps screenshots in OUT. Fails on
+`page.py M2M OUT`: makes a release with the command M2M, serves it, looks at it, and keeps screenshots in OUT. Fails on
 errors in the console, on requests to anybody else, and on serious findings of axe-core.
 """
 
