@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage:
-  cargo xtask test            everything that must pass: formatting, lints, docs, oracles, the Python package, tests
+  cargo xtask test            everything that must pass: formatting, lints, docs, oracles, the Python package, the page, tests
+  cargo xtask test page       the explorer in a real browser, and its API against its description, by themselves
   cargo xtask test-spark      the package on a cluster of Spark, with an executor killed; needs Java 17, downloads Spark
   cargo xtask docs            the documentation of the Python package, in target/site
   cargo xtask bench           speed beside the peers, in one interleaved run
@@ -13,6 +14,8 @@ const USAGE: &str = "usage:
   cargo xtask bench python    the Python package: speed beside numpy and Rust, import, wheel, boosting on a release of Adult
       --data DIR    where adult.csv.gz is [../shared/data]
   cargo xtask bench spark     the package on two executors of Spark beside one machine
+  cargo xtask bench explore   time to the first view, time per interaction and size of the explorer's pages
+      --data DIR    where lifesci.csv.gz and adult.csv.gz are [../shared/data]
   cargo xtask bench-peers     accuracy and cost beside AIM, MST, PrivBayes and a copula; goes on where it was stopped
       --data DIR    tables: those that bench/accuracy/sets.py knows, or any CSV with its schema.toml [../shared/data]
       --out DIR     report.md, results.json and plots [target/peers, target/peers-quick]
@@ -23,6 +26,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["test"] => test(),
+        ["test", "page"] => page(),
         ["test-spark"] => test_spark(),
         ["docs"] => docs(),
         ["bench"] => bench(),
@@ -31,6 +35,8 @@ fn main() -> ExitCode {
         ["bench", "spark"] => bench_spark(),
         ["bench", "python"] => bench_python(&root().join("../shared/data")),
         ["bench", "python", "--data", directory] => bench_python(Path::new(directory)),
+        ["bench", "explore"] => bench_explore(&root().join("../shared/data")),
+        ["bench", "explore", "--data", data] => bench_explore(Path::new(data)),
         ["bench-peers", ref options @ ..] => bench_peers(options),
         _ => Err(USAGE.to_owned()),
     };
@@ -60,7 +66,44 @@ fn test() -> Outcome {
     ]))?;
     oracles()?;
     python()?;
+    page()?;
     cargo(&["test", "--workspace"])
+}
+
+/// What drives the browser, what checks its page, and what asks the API whatever its description allows.
+const BROWSER: &[&str] = &["selenium==4.51.0", "selenium-axe-python==2.2.0", "schemathesis==4.32.5"];
+
+/// The explorer in a real browser, and its API against its description. Screenshots are kept in `target/browser`.
+fn page() -> Outcome {
+    browser()?;
+    let python = venv("browser", BROWSER)?;
+    cargo(&["build", "--package", "m2m-cli"])?;
+    for check in ["page.py", "api.py"] {
+        run(Command::new(&python)
+            .arg(root().join("crates/m2m-cli/tests/browser").join(check))
+            .arg(target().join("debug/m2m"))
+            .arg(root().join("target/browser")))?;
+    }
+    Ok(())
+}
+
+/// Finds Chromium and its driver, or installs them where that is possible.
+fn browser() -> Outcome {
+    let answers = |name: &str| Command::new(name).arg("--version").output().is_ok_and(|found| found.status.success());
+    let is_there =
+        || answers("chromedriver") && ["chromium", "chromium-browser", "google-chrome"].into_iter().any(answers);
+    if is_there() {
+        return Ok(());
+    }
+    let install = ["install", "--yes", "--no-install-recommends", "chromium", "chromium-driver"];
+    let apt =
+        |arguments: &[&str]| run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments));
+    if apt(&install).is_err() {
+        apt(&["update"]).and_then(|()| apt(&install)).map_err(|error| {
+            format!("{error}\ninstall Chromium and chromedriver (on Debian: apt-get install chromium chromium-driver)")
+        })?;
+    }
+    if is_there() { Ok(()) } else { Err("xtask: Chromium was installed and does not start".into()) }
 }
 
 /// What builds, checks and tries out the Python package.
@@ -216,6 +259,17 @@ fn bench_memory() -> Outcome {
     cargo(&["build", "--release", "--package", "m2m-bench", "--package", "m2m-cli"])?;
     let release = target().join("release");
     run(Command::new(release.join("m2m-bench")).arg("memory").arg(release.join("m2m")).arg(root().join("target/bench")))
+}
+
+fn bench_explore(data: &Path) -> Outcome {
+    browser()?;
+    let python = venv("browser", BROWSER)?;
+    cargo(&["build", "--release", "--package", "m2m-cli"])?;
+    run(Command::new(python)
+        .arg(root().join("bench/explore.py"))
+        .arg(target().join("release/m2m"))
+        .arg(data)
+        .arg(root().join("target/bench/explore")))
 }
 
 fn bench_peers(mut options: &[&str]) -> Outcome {

@@ -2,9 +2,12 @@
 
 mod commands;
 mod console;
+mod explore;
 mod plot;
+mod report;
 mod reproduce;
 mod table;
+mod view;
 
 use std::process::ExitCode;
 

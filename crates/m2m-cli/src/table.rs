@@ -104,6 +104,24 @@ pub fn estimates(estimates: &[Estimate], kind: ColumnKind) -> Vec<String> {
     parts.iter().map(|(value, error)| format!("{value}{}", pad_right(error, widest))).collect()
 }
 
+/// Named values as bars of text: solid up to the lower end of the interval, shaded up to the upper one.
+pub fn bars(values: &[(String, Estimate)]) -> Vec<String> {
+    const LENGTH: f64 = 44.0;
+    let names = values.iter().map(|(name, _)| width(name)).max().unwrap_or(0).min(30);
+    let numbers = estimates(&values.iter().map(|(_, value)| *value).collect::<Vec<_>>(), ColumnKind::Plain);
+    let wide = numbers.iter().map(|number| width(number)).max().unwrap_or(0);
+    let largest = values.iter().map(|(_, value)| value.value).fold(0.0, f64::max);
+    let most = values.iter().map(|(_, value)| value.high.min(2.0 * largest)).fold(largest, f64::max).max(1e-300);
+    let cells = |x: f64| (LENGTH * x / most).round().clamp(0.0, LENGTH) as usize;
+    let line = |((name, value), number): (&(String, Estimate), &String)| {
+        let (sure, perhaps) = (cells(value.low), cells(value.high.min(most)));
+        let bar = "█".repeat(sure) + &"▒".repeat(perhaps.saturating_sub(sure));
+        let name: String = clean(name).chars().take(names).collect();
+        format!("{}  {}  {bar}", pad_left(&name, names), pad_left(number, wide)).trim_end().to_owned()
+    };
+    values.iter().zip(&numbers).map(line).collect()
+}
+
 /// A part of 1 to three places.
 pub fn fixed(x: f64) -> String {
     unsigned_zero(format!("{x:.3}"))
@@ -162,7 +180,7 @@ fn unsigned_zero(text: String) -> String {
 }
 
 /// A number without an error, to at most 12 significant digits.
-fn plain(x: f64) -> String {
+pub fn plain(x: f64) -> String {
     if x != 0.0 && !(1e-5..1e15).contains(&x.abs()) {
         return format!("{x:.6e}");
     }

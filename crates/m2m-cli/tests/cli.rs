@@ -33,10 +33,13 @@ fn help_says_what_there_is() {
       info       Explain a release
       describe   Describe every column of the table behind a release
       corr       Show how the columns of the table behind a release go together
+      plot       Draw a chart of a release, with error bands
       density    Show how dense the rows behind a release are, at points or on a grid
       fit        Fit a model to the rows behind a release
       cluster    Find groups among the rows behind a release
       pca        Find the directions in which the rows behind a release differ most
+      explore    Explore a release on a page in the browser
+      report     Write a page about a release, to publish beside it
       synth      Draw synthetic rows from a release
       sql        Ask a release a question in SQL
       shell      Ask a release one question after the other
@@ -395,7 +398,7 @@ fn no_command_is_a_mistake_that_shows_help() {
     assert_snapshot!(desk.refused("skecth"), @"
     error: unrecognized subcommand 'skecth'
 
-      tip: a similar subcommand exists: 'sketch'
+      tip: some similar subcommands exist: 'synth', 'sketch'
 
     Usage: m2m <COMMAND>
 

@@ -136,7 +136,11 @@ impl Reading {
 
     /// The same with random points of a seed.
     pub fn open_seeded(&self, path: &Path, seed: u64) -> anyhow::Result<Fit> {
-        let release = Release::open(path)?;
+        self.read(&Release::open(path)?, seed)
+    }
+
+    /// Makes a release ready for questions.
+    pub fn read(&self, release: &Release, seed: u64) -> anyhow::Result<Fit> {
         let (rule, factor) = self.lambda.split_once(':').unwrap_or((&self.lambda, "1"));
         let factor: f64 =
             factor.parse().ok().filter(|factor| *factor > 0.0 && *factor < f64::INFINITY).ok_or_else(|| {
@@ -174,6 +178,6 @@ impl Reading {
         }
         let options =
             Options { prior, lambda, centred: !self.uncentred, samples: self.samples, seed, ..Options::default() };
-        Ok(Fit::new(&release, options)?)
+        Ok(Fit::new(release, options)?)
     }
 }

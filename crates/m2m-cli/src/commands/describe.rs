@@ -25,6 +25,9 @@ pub struct Args {
     /// Only the rows that meet a condition, as in SQL
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
+    /// Draw every histogram in full, with its error bands
+    #[arg(long)]
+    plots: bool,
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -67,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         Format::Table => {
             console::show!("{} rows", table::estimate(&rows, ColumnKind::Plain));
-            described.iter().for_each(Description::print);
+            described.iter().for_each(|column| column.print(args.plots));
             ask::warn(&warnings, ask::Format::Table);
         }
     }
@@ -126,7 +129,7 @@ impl Description {
         table::estimate(&shown, ColumnKind::Plain) + name
     }
 
-    fn print(&self) {
+    fn print(&self, plots: bool) {
         let plain = ColumnKind::Plain;
         console::show!("");
         let missing = if self.missing.value > (2.0 * self.missing.std_error).max(0.5) {
@@ -136,7 +139,11 @@ impl Description {
         };
         console::show!("{} ({}; {} values{missing})", self.name, self.kind.name(), table::estimate(&self.count, plain));
         if self.moments.is_empty() {
-            self.print_levels();
+            if plots {
+                self.plot()
+            } else {
+                self.print_levels()
+            }
             return;
         }
         let line = |from: usize, to: usize| {
@@ -151,9 +158,18 @@ impl Description {
         };
         console::show!("{}", line(0, 2));
         console::show!("{}", line(2, 5));
+        if plots {
+            return self.plot();
+        }
         let (first, last) = (&self.bins[0], &self.bins[self.bins.len() - 1]);
         let ends = (first.bounds.map_or(0.0, |(low, _)| low), last.bounds.map_or(0.0, |(_, high)| high));
         console::show!("  {} {} {}", self.kind.show(ends.0), bars(&self.bins), self.kind.show(ends.1));
+    }
+
+    /// Every bar on a line of its own.
+    fn plot(&self) {
+        let bars: Vec<(String, Estimate)> = self.bins.iter().map(|bin| (bin.label.clone(), bin.count)).collect();
+        table::bars(&bars).iter().for_each(|line| console::show!("  {line}"));
     }
 
     fn print_levels(&self) {

@@ -98,7 +98,7 @@ fn to_json(release: &Release) -> serde_json::Value {
     })
 }
 
-fn neighbours_in_words(release: &Release) -> String {
+pub fn neighbours_in_words(release: &Release) -> String {
     let statement = release.statement();
     match (statement.neighbours, release.schema().unit()) {
         (Neighbours::AddRemove, Unit::Row) => "for adding or removing one row".into(),
@@ -109,7 +109,7 @@ fn neighbours_in_words(release: &Release) -> String {
     }
 }
 
-fn promise_in_words(budget: &Budget) -> String {
+pub fn promise_in_words(budget: &Budget) -> String {
     let factor = |epsilon: f64| {
         // Rounded up: it is a bound.
         let factor = (epsilon.exp() * 1000.0).ceil() / 1000.0;
@@ -129,6 +129,45 @@ fn promise_in_words(budget: &Budget) -> String {
             2.0 * rho.to_f64()
         ),
     }
+}
+
+/// What the promise means for somebody who wonders whether one of them is in the table; nothing under ρ, where it has no
+/// bound.
+pub fn guess_in_words(release: &Release) -> Option<String> {
+    let (epsilon, but) = match release.statement().budget {
+        Budget::Pure { epsilon } => (epsilon.to_f64(), String::new()),
+        Budget::Approximate { epsilon, delta } => (epsilon.to_f64(), format!(", but for a probability of {delta}")),
+        Budget::Concentrated { .. } => return None,
+    };
+    let who = match release.schema().unit() {
+        Unit::Row => "a row".to_owned(),
+        Unit::User { column, .. } => format!("a `{column}`"),
+    };
+    let most = 1.0 / (1.0 + (-epsilon).exp());
+    let percent =
+        |p: f64| if (0.001..0.999).contains(&p) { format!("{:.1}%", 100.0 * p) } else { format!("{:.4}%", 100.0 * p) };
+    Some(format!(
+        "Somebody who thinks it as likely as not that {who} is in the table will, whatever they do with this file, still \
+         hold it for between {} and {} likely{but}.",
+        percent(1.0 - most),
+        percent(most)
+    ))
+}
+
+/// The promise of a release, in numbers and in words.
+pub fn privacy_json(release: &Release) -> serde_json::Value {
+    let statement = release.statement();
+    let count = release.count();
+    json!({
+        "budget": statement.budget.to_string(),
+        "neighbours": neighbours_in_words(release),
+        "promise": promise_in_words(&statement.budget),
+        "guess": guess_in_words(release),
+        "unit": unit_in_words(release.schema().unit()),
+        "rows_released": count.value,
+        "rows_noise": count.noise.map_or(0.0, |noise| noise.standard_deviation(1)),
+        "statement": statement,
+    })
 }
 
 /// One line about a column.
@@ -167,7 +206,7 @@ pub fn unit_in_words(unit: &Unit) -> String {
     }
 }
 
-fn block_in_words(block: &ReleasedBlock) -> String {
+pub fn block_in_words(block: &ReleasedBlock) -> String {
     let what = match block.map() {
         MapSpec::Rff(spec) => {
             format!("rff: {} Fourier features, kernel {} with sigma {}", spec.m, word(&spec.kernel), spec.sigma)

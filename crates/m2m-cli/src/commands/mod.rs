@@ -1,19 +1,22 @@
 //! One module per command.
 
-mod ask;
+pub mod ask;
 mod cluster;
 mod corr;
 mod demo;
 mod density;
 mod describe;
+mod explore;
 mod fit;
-mod info;
+pub mod info;
 mod ledger;
 mod merge;
 mod pca;
 mod plan;
+mod plot;
 mod privacy;
 mod release;
+mod report;
 mod reproduce;
 mod schema;
 mod shell;
@@ -50,6 +53,8 @@ enum Command {
     Describe(describe::Args),
     /// Show how the columns of the table behind a release go together
     Corr(corr::Args),
+    /// Draw a chart of a release, with error bands
+    Plot(plot::Args),
     /// Show how dense the rows behind a release are, at points or on a grid
     Density(density::Args),
     /// Fit a model to the rows behind a release
@@ -58,6 +63,10 @@ enum Command {
     Cluster(cluster::Args),
     /// Find the directions in which the rows behind a release differ most
     Pca(pca::Args),
+    /// Explore a release on a page in the browser
+    Explore(explore::Args),
+    /// Write a page about a release, to publish beside it
+    Report(report::Args),
     /// Draw synthetic rows from a release
     Synth(synth::Args),
     /// Ask a release a question in SQL
@@ -102,6 +111,8 @@ impl Cli {
                 | Command::Ledger(_)
                 | Command::Reproduce(_)
                 | Command::Synth(_)
+                | Command::Plot(_)
+                | Command::Report(_)
         )
     }
 
@@ -115,10 +126,13 @@ impl Cli {
             Command::Info(args) => info::run(&args),
             Command::Describe(args) => describe::run(&args),
             Command::Corr(args) => corr::run(&args),
+            Command::Plot(args) => plot::run(&args),
             Command::Density(args) => density::run(&args),
             Command::Fit(args) => fit::run(&args),
             Command::Cluster(args) => cluster::run(&args),
             Command::Pca(args) => pca::run(&args),
+            Command::Explore(args) => explore::run(&args),
+            Command::Report(args) => report::run(&args),
             Command::Synth(args) => synth::run(&args),
             Command::Sql(args) => sql::run(&args),
             Command::Shell(args) => shell::run(&args),

@@ -1,5 +1,6 @@
 //! Figures: charts with lines, bands and markers on linear or logarithmic axes.
 
+pub mod charts;
 mod picture;
 mod scale;
 
@@ -80,6 +81,15 @@ pub enum Line {
     Dashed,
 }
 
+/// The name under which a page may give a colour another shade.
+fn theme(ink: Ink) -> Option<&'static str> {
+    const NAMES: [&str; 6] = ["--ink0", "--ink1", "--ink2", "--ink3", "--ink4", "--ink5"];
+    let same = |other: Ink| (ink.0, ink.1, ink.2) == (other.0, other.1, other.2);
+    let fixed = [(TEXT, "--text"), (QUIET, "--quiet"), (GRID, "--grid"), (FAINT, "--faint"), (Ink::WHITE, "--paper")];
+    let named = fixed.into_iter().chain(PALETTE.iter().map(|(ink, _)| *ink).zip(NAMES));
+    named.into_iter().find(|(other, _)| same(*other)).map(|(_, name)| name)
+}
+
 const MARGIN: f32 = 22.0;
 const GAP: f32 = 16.0;
 const TITLE: f32 = 17.0;
@@ -151,18 +161,21 @@ impl Frame {
     fn at(&self, x: f64, y: f64) -> Option<(f32, f32)> {
         Some((self.x(x)?, self.y(y)?))
     }
-}
 
-impl Chart {
-    fn draw(&self, picture: &mut Picture, corner: (f32, f32), size: (f32, f32)) {
-        let points = || self.series.iter().flat_map(|series| &series.points);
-        let x = self.x.fit(points().map(|point| point.x));
-        let y = self.y.fit(points().map(|point| point.y));
+    /// Draws the axes of a chart, and says where its values go.
+    fn draw(
+        picture: &mut Picture,
+        corner: (f32, f32),
+        size: (f32, f32),
+        labels: &Labels<'_>,
+        x: Ruler,
+        y: Ruler,
+    ) -> Self {
         let names = y.major.iter().map(|(_, name)| text_width(name, SMALL)).fold(0.0, f32::max);
-        let left = names + 8.0 + if self.y.label.is_empty() { 0.0 } else { 18.0 };
-        let bottom = 18.0 + if self.x.label.is_empty() { 0.0 } else { 17.0 };
-        let top = if self.title.is_empty() { 6.0 } else { 22.0 };
-        let frame = Frame {
+        let left = names + 8.0 + if labels.y.is_empty() { 0.0 } else { 18.0 };
+        let bottom = 18.0 + if labels.x.is_empty() { 0.0 } else { 17.0 };
+        let top = if labels.title.is_empty() { 6.0 } else { 22.0 };
+        let frame = Self {
             left: corner.0 + left,
             top: corner.1 + top,
             width: size.0 - left - 4.0,
@@ -170,17 +183,7 @@ impl Chart {
             x,
             y,
         };
-        self.axes(picture, corner, size, &frame);
-        for series in &self.series {
-            series.band(picture, &frame);
-        }
-        for series in &self.series {
-            series.draw(picture, &frame);
-        }
-    }
-
-    fn axes(&self, picture: &mut Picture, corner: (f32, f32), size: (f32, f32), frame: &Frame) {
-        let Frame { left, top, width, height, .. } = *frame;
+        let Self { left, top, width, height, .. } = frame;
         let (right, bottom) = (left + width, top + height);
         let across = |x: &[f64], y: &[f64]| {
             let vertical = x.iter().filter_map(|x| frame.x(*x)).map(|x| [(x, top), (x, bottom)]);
@@ -202,9 +205,33 @@ impl Chart {
             let Some(y) = frame.y(*value) else { continue };
             write(name, (left - 6.0, y + SMALL * 0.35), SMALL, Anchor::End, QUIET, false);
         }
-        write(&self.title, (left, top - 8.0), 13.0, Anchor::Start, TEXT, false);
-        write(&self.x.label, (left + width / 2.0, corner.1 + size.1 - 3.0), LABEL, Anchor::Middle, TEXT, false);
-        write(&self.y.label, (corner.0 + 10.0, top + height / 2.0), LABEL, Anchor::Middle, TEXT, true);
+        write(labels.title, (left, top - 8.0), 13.0, Anchor::Start, TEXT, false);
+        write(labels.x, (left + width / 2.0, corner.1 + size.1 - 3.0), LABEL, Anchor::Middle, TEXT, false);
+        write(labels.y, (corner.0 + 10.0, top + height / 2.0), LABEL, Anchor::Middle, TEXT, true);
+        frame
+    }
+}
+
+/// What is written around a pair of axes.
+struct Labels<'a> {
+    title: &'a str,
+    x: &'a str,
+    y: &'a str,
+}
+
+impl Chart {
+    fn draw(&self, picture: &mut Picture, corner: (f32, f32), size: (f32, f32)) {
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let x = self.x.fit(points().map(|point| point.x));
+        let y = self.y.fit(points().map(|point| point.y));
+        let labels = Labels { title: &self.title, x: &self.x.label, y: &self.y.label };
+        let frame = Frame::draw(picture, corner, size, &labels, x, y);
+        for series in &self.series {
+            series.band(picture, &frame);
+        }
+        for series in &self.series {
+            series.draw(picture, &frame);
+        }
     }
 }
 

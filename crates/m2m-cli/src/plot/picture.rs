@@ -1,6 +1,7 @@
 //! Pictures: shapes and text in order of painting, written as SVG or PNG.
 //!
-//! Text is drawn from the outlines of an embedded font in both, so that a picture looks the same everywhere.
+//! In files text is drawn from the outlines of an embedded font, so that a picture looks the same everywhere. Within a page
+//! it is text, and colours follow the page's, so that a picture can be dark where the page is.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,8 +27,12 @@ impl Ink {
         paint
     }
 
-    fn svg(self, use_as: &str) -> String {
-        let mut text = format!("{use_as}=\"#{:02x}{:02x}{:02x}\"", self.0, self.1, self.2);
+    fn svg(self, use_as: &str, style: Style) -> String {
+        let hex = format!("#{:02x}{:02x}{:02x}", self.0, self.1, self.2);
+        let mut text = match (style, super::theme(self)) {
+            (Style::Page, Some(name)) => format!("{use_as}=\"var({name},{hex})\""),
+            _ => format!("{use_as}=\"{hex}\""),
+        };
         if self.3 < 1.0 {
             let _ = write!(text, " {use_as}-opacity=\"{}\"", short(self.3));
         }
@@ -160,9 +165,25 @@ pub struct Text {
     pub upward: bool,
 }
 
+/// Where an SVG is going to stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// In a file of its own.
+    File,
+    /// Within an HTML page, which has the font and may choose the colours.
+    Page,
+}
+
 enum Mark {
     Fill(Path, Ink),
-    Stroke { path: Path, ink: Ink, width: f32, dashed: bool },
+    /// What a reader sees who points at the shape.
+    Tip(Path, Ink, String),
+    Stroke {
+        path: Path,
+        ink: Ink,
+        width: f32,
+        dashed: bool,
+    },
     Text(Text),
 }
 
@@ -187,6 +208,11 @@ impl Picture {
         self.marks.push(Mark::Fill(path, ink));
     }
 
+    /// A shape with a note for the reader who points at it.
+    pub fn fill_with_tip(&mut self, path: Path, ink: Ink, tip: impl Into<String>) {
+        self.marks.push(Mark::Tip(path, ink, tip.into()));
+    }
+
     pub fn stroke(&mut self, path: Path, ink: Ink, width: f32, dashed: bool) {
         self.marks.push(Mark::Stroke { path, ink, width, dashed });
     }
@@ -197,13 +223,26 @@ impl Picture {
 
     /// The picture as an SVG file.
     pub fn to_svg(&self) -> String {
+        self.svg(Style::File)
+    }
+
+    /// The picture as an SVG element within a page.
+    pub fn to_element(&self) -> String {
+        self.svg(Style::Page)
+    }
+
+    fn svg(&self, style: Style) -> String {
         let font = Font::new();
         let mut body = String::new();
         let mut glyphs = BTreeMap::new();
         for mark in &self.marks {
             match mark {
                 Mark::Fill(path, ink) => {
-                    let _ = writeln!(body, "<path d=\"{}\" {}/>", path.svg(), ink.svg("fill"));
+                    let _ = writeln!(body, "<path d=\"{}\" {}/>", path.svg(), ink.svg("fill", style));
+                }
+                Mark::Tip(path, ink, tip) => {
+                    let (path, ink, tip) = (path.svg(), ink.svg("fill", style), escape(tip));
+                    let _ = writeln!(body, "<path d=\"{path}\" {ink}><title>{tip}</title></path>");
                 }
                 Mark::Stroke { path, ink, width, dashed } => {
                     let dash =
@@ -212,8 +251,30 @@ impl Picture {
                         body,
                         "<path d=\"{}\" fill=\"none\" {} stroke-width=\"{}\"{dash}/>",
                         path.svg(),
-                        ink.svg("stroke"),
+                        ink.svg("stroke", style),
                         short(*width)
+                    );
+                }
+                Mark::Text(text) if style == Style::Page => {
+                    let (x, y) = text.at;
+                    let anchor = match text.anchor {
+                        Anchor::Start => "start",
+                        Anchor::Middle => "middle",
+                        Anchor::End => "end",
+                    };
+                    let turn = if text.upward {
+                        format!(" transform=\"rotate(-90 {} {})\"", short(x), short(y))
+                    } else {
+                        "".into()
+                    };
+                    let _ = writeln!(
+                        body,
+                        "<text x=\"{}\" y=\"{}\" font-size=\"{}\" text-anchor=\"{anchor}\" {}{turn}>{}</text>",
+                        short(x),
+                        short(y),
+                        short(text.size),
+                        text.ink.svg("fill", style),
+                        escape(&text.text)
                     );
                 }
                 Mark::Text(text) => {
@@ -224,7 +285,7 @@ impl Picture {
                         body,
                         "<g role=\"img\" aria-label=\"{}\" {} transform=\"translate({} {}){turn} scale({scale:.5} {:.5})\">",
                         escape(&text.text),
-                        text.ink.svg("fill"),
+                        text.ink.svg("fill", style),
                         short(x),
                         short(y),
                         -scale
@@ -239,6 +300,14 @@ impl Picture {
         }
         let defs: String = glyphs.iter().map(|(id, path)| format!("<path id=\"g{id}\" d=\"{path}\"/>\n")).collect();
         let (width, height) = (self.width, self.height);
+        if style == Style::Page {
+            let (width, height, title) = (short(width), short(height), escape(&self.title));
+            return format!(
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{title}\" width=\"{width}\" \
+                 height=\"{height}\" viewBox=\"0 0 {width} {height}\" stroke-linejoin=\"round\" \
+                 stroke-linecap=\"round\">\n{body}</svg>"
+            );
+        }
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\" stroke-linejoin=\"round\" stroke-linecap=\"round\">\n\
@@ -257,7 +326,7 @@ impl Picture {
         let zoom = Transform::from_scale(pixels, pixels);
         for mark in &self.marks {
             match mark {
-                Mark::Fill(path, ink) => {
+                Mark::Fill(path, ink) | Mark::Tip(path, ink, _) => {
                     if let Some(path) = path.skia() {
                         pixmap.fill_path(&path, &ink.paint(), FillRule::Winding, zoom, None);
                     }

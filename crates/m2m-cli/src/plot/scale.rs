@@ -1,5 +1,8 @@
 //! Axes: which values are shown, where, and which of them are named.
 
+use m2m::schema::time;
+use m2m::sql::ColumnKind;
+
 /// What lies along an axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
@@ -101,6 +104,31 @@ pub struct Ruler {
 }
 
 impl Ruler {
+    /// From one value to another and no farther, with about so many named values between them.
+    pub fn between(low: f64, high: f64, kind: ColumnKind, ticks: usize) -> Self {
+        let high = if high > low { high } else { low + 1.0 };
+        let major = match kind {
+            ColumnKind::Plain => numbers(low, high, ticks),
+            ColumnKind::Date => dates(low, high, ticks),
+            ColumnKind::Datetime => {
+                dates(low / DAY, high / DAY, ticks).into_iter().map(|(day, name)| (day * DAY, name)).collect()
+            }
+        };
+        Self { scale: Scale::Linear, low, high, major, minor: Vec::new() }
+    }
+
+    /// From 0 up to some value, which need not be named itself.
+    pub fn up_to(high: f64, ticks: usize) -> Self {
+        Self::between(0.0, if high > 0.0 { high } else { 1.0 }, ColumnKind::Plain, ticks)
+    }
+
+    /// One step for each of some levels, named in its middle; from the top down.
+    pub fn levels(names: &[String]) -> Self {
+        let count = names.len().max(1) as f64;
+        let major = names.iter().enumerate().map(|(at, name)| (at as f64 + 0.5, name.clone())).collect();
+        Self { scale: Scale::Linear, low: 0.0, high: count, major, minor: Vec::new() }
+    }
+
     /// The place of a value, 0 at the low end and 1 at the high one; none where the scale cannot show it.
     pub fn place(&self, value: f64) -> Option<f32> {
         if !self.scale.shows(value) {
@@ -112,6 +140,53 @@ impl Ruler {
         };
         Some(place.clamp(0.0, 1.0) as f32)
     }
+}
+
+/// Seconds.
+const DAY: f64 = 86400.0;
+
+fn numbers(low: f64, high: f64, ticks: usize) -> Vec<(f64, String)> {
+    let step = nice_step((high - low) / ticks.max(1) as f64);
+    let (first, last) = ((low / step - 1e-6).ceil() as i64, (high / step + 1e-6).floor() as i64);
+    (first..=last).map(|i| i as f64 * step).map(|x| (x, tick_name(x, step))).collect()
+}
+
+/// A number to the place of the step, thousands and millions as k and M.
+fn tick_name(x: f64, step: f64) -> String {
+    let (unit, name) = match step {
+        s if s >= 1e5 => (1e6, "M"),
+        s if s >= 1e3 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    if x == 0.0 {
+        return "0".into();
+    }
+    if !(1e-6..1e12).contains(&step) {
+        return format!("{x:.1e}");
+    }
+    let decimals = (-(step / unit).log10().floor()).max(0.0) as usize;
+    format!("{:.decimals$}{name}", x / unit)
+}
+
+/// The first days of years or months, or single days.
+fn dates(low: f64, high: f64, ticks: usize) -> Vec<(f64, String)> {
+    let rough = (high - low) / ticks.max(1) as f64;
+    if rough < 20.0 {
+        let step = [1.0, 2.0, 7.0, 14.0].into_iter().find(|step| *step >= rough).unwrap_or(14.0);
+        let first = (low / step).ceil() as i64;
+        let days = (first..).map(|i| i as f64 * step).take_while(|day| *day <= high);
+        return days.map(|day| (day, time::show_date(day))).collect();
+    }
+    let months = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200];
+    let step = months.into_iter().find(|months| f64::from(*months) * 30.44 >= rough).unwrap_or(2400);
+    let year = |day: f64| time::show_date(day).split('-').next().and_then(|year| year.parse::<i32>().ok());
+    let (Some(from), Some(to)) = (year(low.floor()), year(high.ceil())) else { return numbers(low, high, ticks) };
+    let firsts = (from * 12..=to * 12 + 11).filter(|month| month.rem_euclid(step) == 0).filter_map(|month| {
+        let (year, month) = (month.div_euclid(12), month.rem_euclid(12) + 1);
+        let day = time::parse_date(&format!("{year:04}-{month:02}-01"))?;
+        Some((day, if step >= 12 { year.to_string() } else { format!("{year}-{month:02}") }))
+    });
+    firsts.filter(|(day, _)| (low..=high).contains(day)).collect()
 }
 
 fn nice_step(rough: f64) -> f64 {

@@ -70,6 +70,13 @@ impl Query {
         plan::plan(text, schema)
     }
 
+    /// The same query about those of its rows that meet a condition too.
+    pub fn restrict(mut self, condition: &Expr) -> Result<Self, Error> {
+        let condition = condition.check_condition(&self.schema)?;
+        self.filter = keys::and(vec![self.filter, condition.node]);
+        Ok(self)
+    }
+
     /// Answers the query.
     pub fn run(&self, model: &dyn Model) -> Result<Table, Error> {
         run::run(self, model)

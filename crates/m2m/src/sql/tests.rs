@@ -143,6 +143,22 @@ impl Model for Rows {
     }
 }
 
+#[test]
+fn a_restricted_query_counts_the_rows_that_meet_both_conditions() {
+    let rows = Rows::new(1.0);
+    let old = condition("age >= 60", &rows.schema).unwrap();
+    for (text, expected) in [
+        ("SELECT COUNT(*)", rows.count(|p| p.age >= 60.0)),
+        ("SELECT COUNT(*) FROM t WHERE sex = 'Male'", rows.count(|p| p.age >= 60.0 && p.sex == "Male")),
+        ("SELECT COUNT(*) FROM t WHERE age < 60", 0.0),
+    ] {
+        let query = Query::parse(text, &rows.schema).unwrap().restrict(&old).unwrap();
+        assert_eq!(number(&query.run(&rows).unwrap().rows[0][0]), expected, "{text}");
+    }
+    let sum = crate::expr::col("age") + crate::expr::lit(1.0);
+    assert!(Query::parse("SELECT COUNT(*)", &rows.schema).unwrap().restrict(&sum).is_err());
+}
+
 fn number(cell: &Cell) -> f64 {
     match cell {
         Cell::Estimate(estimate) => estimate.value,

@@ -64,10 +64,9 @@ impl Ask<'_> {
         self.number(of)?;
         let mut order: Vec<usize> = (0..at.len()).collect();
         order.sort_by(|a, b| at[*a].total_cmp(&at[*b]));
-        let mut functions = vec![of.clone().is_not_null()];
-        functions.extend(order.iter().map(|i| of.clone().le(lit(at[*i]))));
-        let totals = self.totals(&functions)?;
-        let raw: Vec<Estimate> = (1..functions.len()).map(|i| totals.ratio(i, 0)).collect();
+        let known = of.clone().is_not_null();
+        let share = |i: &usize| Ok(self.totals(&[of.clone().le(lit(at[*i])), known.clone()])?.ratio(0, 1));
+        let raw: Vec<Estimate> = order.iter().map(share).collect::<Result<_, Error>>()?;
         let rising = monotone(&raw.iter().map(|estimate| estimate.value).collect::<Vec<_>>());
         let mut sorted: Vec<Estimate> = raw
             .iter()
@@ -212,10 +211,10 @@ struct Curve {
 
 impl Curve {
     fn new(model: &dyn Model, of: &Checked, filter: &Checked, at: Vec<f64>) -> Result<Self, Error> {
-        let mut functions = vec![of.known().both(filter)];
-        functions.extend(at.iter().map(|threshold| of.at_most(*threshold).both(filter)));
-        let totals = model.totals(&functions);
-        let errors: Vec<Estimate> = (1..functions.len()).map(|i| totals.ratio(i, 0)).collect();
+        // One by one: what the thresholds' errors have to do with each other is not needed, and takes long to find out.
+        let known = of.known().both(filter);
+        let share = |threshold: &f64| model.totals(&[of.at_most(*threshold).both(filter), known.clone()]).ratio(0, 1);
+        let errors: Vec<Estimate> = at.iter().map(share).collect();
         let values = monotone(&errors.iter().map(|estimate| estimate.value).collect::<Vec<_>>());
         Ok(Self { at, values, errors })
     }

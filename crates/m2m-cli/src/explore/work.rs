@@ -1,0 +1,148 @@
+//! Questions that take a while: off the threads that serve, so many at a time, and stopped when nobody waits any more.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use m2m::Schema;
+use m2m::estimate::{Model, Totals, WeightedSample};
+use m2m::expr::Checked;
+use m2m::fit::Fit;
+use tokio::sync::Semaphore;
+
+use super::problem::Problem;
+
+/// Work of two kinds, so that the quick never waits for the slow.
+pub struct Lanes {
+    quick: Arc<Semaphore>,
+    slow: Arc<Semaphore>,
+    limit: Duration,
+}
+
+/// Which kind of work it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Closed forms.
+    Quick,
+    /// Random points: models and synthetic rows.
+    Slow,
+}
+
+impl Lanes {
+    /// Work that is given up after a while.
+    pub fn new(limit: Duration) -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let lane = |count| Arc::new(Semaphore::new(count));
+        Self { quick: lane(2 * cores), slow: lane(cores.div_ceil(2)), limit }
+    }
+
+    /// Does some work on a thread of its own. It is told to stop when it has taken too long, or when the future is dropped
+    /// because the one who asked has left.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        work: impl FnOnce(&Stop) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let stop = Stop::default();
+        let _dropped = StopOnDrop(stop.clone());
+        let semaphore = if lane == Lane::Quick { self.quick.clone() } else { self.slow.clone() };
+        let done = tokio::time::timeout(self.limit, async move {
+            let permit = semaphore.acquire_owned().await.map_err(|_| Problem::failed())?;
+            let job = move || {
+                // Held until the work is done, even if nobody waits for it: threads are what is scarce.
+                let _permit = permit;
+                catch_unwind(AssertUnwindSafe(|| work(&stop)))
+            };
+            match tokio::task::spawn_blocking(job).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(panic)) if panic.is::<Stopped>() => Err(Problem::slow()),
+                _ => Err(Problem::failed()),
+            }
+        });
+        done.await.unwrap_or_else(|_| Err(Problem::slow()))
+    }
+}
+
+/// Whether work is to stop.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What a thread unwinds with when it was told to stop.
+struct Stopped;
+
+impl Stop {
+    /// Leaves the work if it was told to stop. Without a message: nothing went wrong.
+    fn check(&self) {
+        if self.0.load(Ordering::Relaxed) {
+            resume_unwind(Box::new(Stopped) as Box<dyn Any + Send>);
+        }
+    }
+}
+
+/// A fit that stops answering when it is told to: everything that takes long asks it many times.
+pub struct Watched<'a> {
+    pub fit: &'a Fit,
+    pub stop: &'a Stop,
+    /// Rows that do not meet this are left out of models, as if they lacked a value.
+    pub condition: Option<&'a Checked>,
+}
+
+impl Model for Watched<'_> {
+    fn schema(&self) -> &Schema {
+        Model::schema(self.fit)
+    }
+
+    fn totals(&self, functions: &[Checked]) -> Totals {
+        self.stop.check();
+        self.fit.totals(functions)
+    }
+}
+
+impl WeightedSample for Watched<'_> {
+    fn schema(&self) -> &Schema {
+        WeightedSample::schema(self.fit)
+    }
+
+    fn len(&self) -> usize {
+        self.fit.len()
+    }
+
+    fn rows(&self) -> f64 {
+        self.fit.rows()
+    }
+
+    fn values(&self, function: &Checked) -> Vec<f64> {
+        self.stop.check();
+        let mut values = self.fit.values(function);
+        if let Some(condition) = self.condition {
+            let meets = self.fit.values(condition);
+            values.iter_mut().zip(meets).filter(|(_, meets)| *meets != 1.0).for_each(|(value, _)| *value = f64::NAN);
+        }
+        values
+    }
+
+    fn weights(&self) -> &[f64] {
+        self.stop.check();
+        self.fit.weights()
+    }
+
+    fn positive_weights(&self) -> &[f64] {
+        self.stop.check();
+        self.fit.positive_weights()
+    }
+
+    fn covariance(&self, functions: &faer::Mat<f64>) -> faer::Mat<f64> {
+        self.stop.check();
+        self.fit.covariance(functions)
+    }
+}
