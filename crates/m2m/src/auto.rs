@@ -157,7 +157,7 @@ impl FirstRound {
             Tables { schema: &self.schema, calibration: &calibration, scale, first: &first.map, marginals: &marginals };
         let mut blocks = tables.blocks(Decimal::ONE - first.share)?;
         blocks.insert(0, first);
-        let plan = Plan::new(&self.schema, &Design::new(blocks)?, self.privacy)?;
+        let plan = Plan::calibrated(&calibration, &Design::new(blocks)?)?;
         let noise = plan
             .design()
             .blocks()
