@@ -31,7 +31,8 @@ pub struct Case {
     cost: u64,
 }
 
-/// How a release comes about.
+/// How a release comes about. There is one for each case: its size does not matter.
+#[allow(clippy::large_enum_variant)]
 pub(super) enum Path {
     /// Maps that are fixed beforehand, with the exact sums of either table.
     Fixed { sketcher: Sketcher, plan: Plan, exact: [Exact; 2] },
