@@ -45,6 +45,7 @@ fn help_says_what_there_is() {
       shell      Ask a release one question after the other
       schema     Draft or check a schema
       ledger     Keep account of what a table has spent
+      audit      Try to catch a release breaking its promise
       reproduce  Repeat the experiments of the M²M paper
       help       Print this message or the help of the given subcommand(s)
 

@@ -1,5 +1,7 @@
 //! Disks that fill, processes that are killed, races and interruptions: files are whole or not there, and no release is
 //! without its debit.
+//!
+//! `cargo xtask faults` runs these with many more kills and says how many there were.
 
 mod common;
 
@@ -93,6 +95,31 @@ fn check_after_a_kill(desk: &Desk) {
     assert_eq!(names.iter().find(strange), None);
 }
 
+/// How often a command is killed.
+fn kills(usual: usize) -> usize {
+    std::env::var("M2M_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(usual)
+}
+
+/// For the report of `cargo xtask faults`.
+fn tell(what: &str, killed: usize, rounds: usize, outcome: &str) {
+    eprintln!("faults: {what}: {killed} of {rounds} killed; {outcome}");
+}
+
+/// Kills a command after a random part of the time that it usually takes. Whether that was before its end.
+fn kill_at_random(desk: &Desk, line: &str, usual: Duration, random: &mut Random) -> bool {
+    let mut child = spawn(desk, line);
+    std::thread::sleep(usual.mul_f64(random.below(1000) as f64 / 1000.0));
+    child.kill().unwrap();
+    child.wait().unwrap().code().is_none()
+}
+
+/// How long a command takes that succeeds.
+fn time(desk: &Desk, line: &str) -> Duration {
+    let start = Instant::now();
+    desk.m2m(line).ok();
+    start.elapsed()
+}
+
 fn spawn(desk: &Desk, line: &str) -> Child {
     desk.command(line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
@@ -107,8 +134,8 @@ fn a_kill_at_any_moment_leaves_whole_files_and_an_honest_ledger() {
     desk.m2m("sketch people.csv --schema schema.toml --epsilon 0.1 --ledger budget.toml -o whole.m2m").ok();
     let usual = start.elapsed();
     let mut random = Random(4);
-    let mut kills = 0;
-    for round in 0..80 {
+    let (rounds, mut killed) = (kills(80), 0);
+    for round in 0..rounds {
         let line = "sketch people.csv --schema schema.toml --epsilon 0.1 --ledger budget.toml";
         let mut child = spawn(&desk, &format!("{line} -o {round}.m2m"));
         if round % 2 == 0 {
@@ -122,10 +149,13 @@ fn a_kill_at_any_moment_leaves_whole_files_and_an_honest_ledger() {
             std::thread::sleep(Duration::from_micros(random.below(2_000) as u64));
         }
         child.kill().unwrap();
-        kills += u32::from(child.wait().unwrap().code().is_none());
+        killed += usize::from(child.wait().unwrap().code().is_none());
         check_after_a_kill(&desk);
     }
-    assert!(kills >= 20, "only {kills} of 80 were killed");
+    assert!(4 * killed >= rounds, "only {killed} of {rounds} were killed");
+    let debits = Ledger::open(&desk.path("budget.toml")).unwrap().spent().len();
+    let releases = desk.names().iter().filter(|name| name.ends_with(".m2m")).count();
+    tell("sketch", killed, rounds, &format!("{debits} debits, {releases} releases, each with its debit"));
     // Nothing that was left behind is in the way.
     desk.m2m("sketch people.csv --schema schema.toml --epsilon 0.1 --ledger budget.toml -o last.m2m").ok();
     check_after_a_kill(&desk);
@@ -139,7 +169,8 @@ fn a_kill_while_a_file_is_replaced_leaves_the_old_or_the_new() {
     desk.put("people.csv", csv(&people(1_000))).m2m("sketch people.csv --schema schema.toml --sums b.sums").ok();
     let (old, new) = (desk.get("a.sums"), desk.get("b.sums"));
     let mut random = Random(5);
-    for _ in 0..60 {
+    let (rounds, mut killed, mut replaced) = (kills(60), 0, 0);
+    for _ in 0..rounds {
         desk.put("out.sums", &old);
         let before = desk.names().len();
         let mut child = spawn(&desk, "merge b.sums --force -o out.sums");
@@ -147,12 +178,152 @@ fn a_kill_while_a_file_is_replaced_leaves_the_old_or_the_new() {
         while desk.names().len() == before && Instant::now() < deadline && child.try_wait().unwrap().is_none() {}
         std::thread::sleep(Duration::from_micros(random.below(1_500) as u64));
         child.kill().unwrap();
-        child.wait().unwrap();
+        killed += usize::from(child.wait().unwrap().code().is_none());
         let found = desk.get("out.sums");
         assert!(found == old || found == new);
+        replaced += usize::from(found == new);
         let secrets = desk.names().into_iter().filter(|name| name.ends_with(".tmp"));
         secrets.for_each(|name| assert_eq!(mode(&desk.path(&name)), 0o600));
         check_after_a_kill(&desk);
+    }
+    tell("merge", killed, rounds, &format!("{replaced} new files and {} old ones, all whole", rounds - replaced));
+}
+
+#[test]
+fn a_kill_of_release_leaves_whole_files_and_an_honest_ledger() {
+    let desk = Desk::new();
+    desk.m2m("ledger new budget.toml --epsilon 1000").ok();
+    desk.m2m("sketch people.csv --schema schema.toml --design rff:m=2000 --sums a.sums").ok();
+    let line = "release a.sums --epsilon 0.1 --ledger budget.toml";
+    let usual = time(&desk, &format!("{line} -o whole.m2m"));
+    let (rounds, mut random) = (kills(60), Random(8));
+    let killed = (0..rounds)
+        .filter(|round| {
+            let killed = kill_at_random(&desk, &format!("{line} -o {round}.m2m"), usual, &mut random);
+            check_after_a_kill(&desk);
+            killed
+        })
+        .count();
+    let debits = Ledger::open(&desk.path("budget.toml")).unwrap().spent().len();
+    let releases = desk.names().iter().filter(|name| name.ends_with(".m2m")).count();
+    assert!(releases <= debits && debits <= rounds + 1);
+    tell("release", killed, rounds, &format!("{debits} debits, {releases} releases, each with its debit"));
+}
+
+#[test]
+fn a_kill_of_a_sketch_leaves_sums_whole_or_absent() {
+    let desk = Desk::new();
+    desk.m2m("ledger new budget.toml --epsilon 1").ok();
+    desk.put("people.csv", csv(&people(3_000)));
+    let line = "sketch people.csv --schema schema.toml --sums out.sums";
+    let usual = time(&desk, line);
+    let whole = desk.get("out.sums");
+    let (rounds, mut random, mut written) = (kills(40), Random(9), 0);
+    let killed = (0..rounds)
+        .filter(|_| {
+            let _ = fs::remove_file(desk.path("out.sums"));
+            let killed = kill_at_random(&desk, line, usual, &mut random);
+            if desk.has("out.sums") {
+                written += 1;
+                assert!(desk.get("out.sums") == whole);
+            }
+            check_after_a_kill(&desk);
+            killed
+        })
+        .count();
+    tell("sketch --sums", killed, rounds, &format!("{written} files, all whole"));
+}
+
+#[test]
+fn a_kill_of_a_new_ledger_leaves_it_whole_or_absent() {
+    let desk = Desk::new();
+    let line = "ledger new budget.toml --epsilon 3";
+    let usual = time(&desk, line);
+    let whole = desk.get("budget.toml");
+    let (rounds, mut random, mut written) = (kills(40), Random(10), 0);
+    let killed = (0..rounds)
+        .filter(|_| {
+            let _ = fs::remove_file(desk.path("budget.toml"));
+            let killed = kill_at_random(&desk, line, usual, &mut random);
+            if desk.has("budget.toml") {
+                written += 1;
+                assert!(desk.get("budget.toml") == whole);
+            }
+            killed
+        })
+        .count();
+    tell("ledger new", killed, rounds, &format!("{written} ledgers, all whole"));
+}
+
+/// Runs a script in a directory `disk` of its own that is a file system of so many kibibytes; nothing where users may not
+/// mount any.
+fn on_a_small_disk(desk: &Desk, kibibytes: u32, script: &str) -> Option<Outcome> {
+    let run = |script: &str| {
+        let mount = format!("mkdir -p disk && mount -t tmpfs -o size={kibibytes}k tmpfs disk && {script}");
+        desk.bash(&format!("unshare -rm bash -c '{mount}'")).output().unwrap()
+    };
+    if !run("true").status.success() {
+        eprintln!("faults: no file system can be mounted here, so none was filled");
+        return None;
+    }
+    Some(run(script).into())
+}
+
+/// A real file system without space: what is there stays, nothing half written is left, and the ledger says what was spent.
+#[test]
+fn a_file_system_without_space_loses_nothing() {
+    let desk = Desk::new();
+    let script = "cd disk && cp ../people.csv ../schema.toml . && \
+        $M2M ledger new budget.toml --epsilon 3 2> /dev/null && cp budget.toml ../before.toml && \
+        ! dd if=/dev/zero of=rest bs=4k 2> /dev/null && \
+        ! $M2M sketch people.csv --schema schema.toml --epsilon 1 --ledger budget.toml -o people.m2m 2> ../said && \
+        ls -A && cmp budget.toml ../before.toml && rm rest && \
+        $M2M sketch people.csv --schema schema.toml --design hist --epsilon 1 --ledger budget.toml -o people.m2m 2> ../said && \
+        $M2M info people.m2m > ../info && $M2M ledger show budget.toml";
+    let Some(outcome) = on_a_small_disk(&desk, 64, script) else { return };
+    let outcome = outcome.ok();
+    assert!(
+        outcome.stdout.starts_with("budget.toml\nbudget.toml.lock\npeople.csv\nrest\nschema.toml\n"),
+        "{outcome:?}"
+    );
+    assert!(outcome.stdout.ends_with("left   ε = 2\n"), "{outcome:?}");
+}
+
+/// Whether the output or the ledger lies where nothing can be written, nothing is spent.
+#[test]
+fn a_read_only_file_system_spends_nothing() {
+    let desk = Desk::new();
+    desk.m2m("ledger new budget.toml --epsilon 3").ok();
+    let script = "cp budget.toml people.csv schema.toml disk && mount -o remount,ro disk && \
+        ! $M2M sketch people.csv --schema schema.toml --epsilon 1 --ledger budget.toml -o disk/people.m2m && \
+        ! $M2M sketch people.csv --schema schema.toml --epsilon 1 --ledger disk/budget.toml -o people.m2m && \
+        cmp budget.toml disk/budget.toml && ls -A . disk";
+    let Some(outcome) = on_a_small_disk(&desk, 512, script) else { return };
+    let outcome = outcome.ok();
+    assert!(!outcome.stdout.contains("m2m") && !outcome.stdout.contains("tmp"), "{outcome:?}");
+    assert_eq!(outcome.stderr.matches("Read-only file system").count(), 2, "{outcome:?}");
+    assert!(desk.m2m("ledger show budget.toml").ok().stdout.ends_with("left   ε = 3\n"));
+}
+
+/// The system's random source fails when a key for noise is drawn (32 bytes): nothing is written and nothing is spent.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn without_randomness_there_is_no_release() {
+    let desk = Desk::new();
+    desk.m2m("ledger new budget.toml --epsilon 3").ok();
+    desk.m2m("sketch people.csv --schema schema.toml --design hist --sums a.sums").ok();
+    let before = desk.contents();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/without_random.py");
+    for line in [
+        "sketch people.csv --schema schema.toml --epsilon 1 --ledger budget.toml -o out.m2m",
+        "sketch people.csv --schema schema.toml --design rff --epsilon 1 --ledger budget.toml -o out.m2m",
+        "release a.sums --epsilon 1 --ledger budget.toml -o out.m2m",
+    ] {
+        let mut command = desk.bash(&format!("exec python3 {script} \"$M2M\" {line}"));
+        let outcome = Outcome::of(&mut command);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        assert!(outcome.stderr.contains("the operating system gave no random bytes"), "{outcome:?}");
+        assert!(desk.contents() == before, "{:?}", desk.names());
     }
 }
 

@@ -5,8 +5,9 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use m2m::auto::{Auto, FirstRound, SecondRound};
 use m2m::privatise::{Budget, Plan, Privacy};
 use m2m::source::{self, Table};
 use m2m::sums::Sketcher;
@@ -30,5 +31,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         sums.save(&path("sums"), true)?;
         sums.privatise(noise)?.save(path("json"), true)?;
     }
+    two_rounds(&directory, rows)
+}
+
+/// The default design, with so little noise that there are tables of three columns too. Its sums are taken again by the
+/// design that the release describes.
+fn two_rounds(directory: &Path, rows: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let columns: Vec<usize> = (0..common::COLUMNS.len()).collect();
+    let schema = common::schema(&columns, None);
+    let csv = common::csv(&schema, &common::records(&schema, 11, rows));
+    let table = Table::from_csv_bytes(csv.clone());
+    let privacy = Privacy::new(Budget::pure("1000".parse()?)?);
+    let first = FirstRound::new(&schema, &Auto::default(), privacy)?;
+    let (sums, _) = source::sketch(&first.sketcher()?, &table, 2, &())?;
+    let second = SecondRound::after(&first.privatise(sums)?, &Auto::default())?;
+    let (sums, _) = source::sketch(&second.sketcher()?, &table, 2, &())?;
+    let release = second.privatise(sums)?;
+    let (sums, _) = source::sketch(&Sketcher::new(&schema, &release.design()?)?, &table, 2, &())?;
+    std::fs::write(directory.join("auto.csv"), csv)?;
+    sums.save(&directory.join("auto.sums"), true)?;
+    release.save(directory.join("auto.json"), true)?;
     Ok(())
 }

@@ -123,7 +123,10 @@ impl FirstRound {
     /// The features of this round: fewer than in [`first_round`] if the number of rows is public.
     fn design(&self) -> Result<Design, Error> {
         match self.rows {
-            Some(rows) => Ok(Design::single(chosen(&self.schema, self.privacy, rows as f64)?)),
+            Some(rows) => {
+                let calibration = Calibration::new(&self.schema, self.privacy)?;
+                Ok(Design::single(chosen(&calibration, &self.schema, rows as f64)?))
+            }
             None => Ok(first_round()),
         }
     }
@@ -161,11 +164,11 @@ pub(crate) fn noised_marginals(
         draw(mechanism, &mut count);
     }
     let count = public(rows, count[0]);
-    let map = chosen(schema, privacy, public_rows.map_or(count as f64, |rows| rows as f64))?;
+    let map = chosen(&calibration, schema, public_rows.map_or(count as f64, |rows| rows as f64))?;
     let sums = sums(&map)?;
     let share: Decimal = MARGINALS.parse()?;
     let design = Design::reserving(vec![Block { share, map }], Decimal::ONE - share)?;
-    let plan = Plan::new(schema, &design, privacy)?;
+    let plan = Plan::calibrated(&calibration, &design)?;
     let blocks = noised(&plan, vec![sums], draw);
     Release::new(&plan, count, blocks)
 }
@@ -248,8 +251,8 @@ fn both(first: &Release, design: &Design) -> Result<(Plan, Plan), Error> {
     }
     let mut blocks = first.design()?.blocks().to_vec();
     blocks.extend(design.blocks().iter().cloned());
-    let plan = |design: &Design| Plan::new(first.schema(), design, first.privacy());
-    Ok((plan(design)?, plan(&Design::new(blocks)?)?))
+    let calibration = Calibration::new(first.schema(), first.privacy())?;
+    Ok((Plan::calibrated(&calibration, design)?, Plan::calibrated(&calibration, &Design::new(blocks)?)?))
 }
 
 fn no_first_round() -> Error {
@@ -306,8 +309,8 @@ fn marginals(calibration: &Calibration<'_>, schema: &Schema) -> Result<Mechanism
 }
 
 /// The histograms that have as many bins as the noise makes worthwhile.
-fn chosen(schema: &Schema, privacy: Privacy, rows: f64) -> Result<MapSpec, Error> {
-    let noise = marginals(&Calibration::new(schema, privacy)?, schema)?.standard_deviation(1);
+fn chosen(calibration: &Calibration<'_>, schema: &Schema, rows: f64) -> Result<MapSpec, Error> {
+    let noise = marginals(calibration, schema)?.standard_deviation(1);
     let bins = 2.4 * (noise / rows.max(1.0)).powf(-0.4);
     let fits = CANDIDATES.iter().rfind(|(candidate, _)| f64::from(*candidate) <= bins);
     Ok(histograms(*fits.unwrap_or(&CANDIDATES[0])))

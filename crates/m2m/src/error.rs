@@ -67,7 +67,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The operating system gave no random bytes.
-    #[error("the operating system gave no random bytes ({0}); nothing was released and nothing was spent")]
+    #[error("the operating system gave no random bytes ({0}), so nothing was released; try again when it does")]
     Random(String),
     /// Somebody asked to stop.
     #[error("stopped; nothing was written")]

@@ -12,6 +12,7 @@
 //! [`Release`]. An analyst reads the release against a [`Prior`](prior::Prior) in a [`Fit`](fit::Fit) and asks it
 //! whatever they like; every answer is an [`Estimate`] with its error.
 
+pub mod audit;
 pub mod auto;
 mod decimal;
 mod error;

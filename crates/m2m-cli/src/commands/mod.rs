@@ -1,6 +1,7 @@
 //! One module per command.
 
 pub mod ask;
+mod audit;
 mod cluster;
 mod corr;
 mod demo;
@@ -85,6 +86,8 @@ enum Command {
         after_help = "Examples:\n  m2m ledger new budget.toml --epsilon 3\n  m2m ledger show budget.toml"
     )]
     Ledger(ledger::Command),
+    /// Try to catch a release breaking its promise
+    Audit(audit::Args),
     /// Repeat the experiments of the M²M paper
     Reproduce(reproduce::Args),
 }
@@ -138,6 +141,7 @@ impl Cli {
             Command::Shell(args) => shell::run(&args),
             Command::Schema(command) => schema::run(command),
             Command::Ledger(command) => ledger::run(&command),
+            Command::Audit(args) => audit::run(&args),
             Command::Reproduce(args) => reproduce::run(&args),
         }
     }

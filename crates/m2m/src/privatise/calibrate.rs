@@ -43,11 +43,24 @@ pub(crate) fn concentrated_delta(epsilon: f64, rho: f64) -> f64 {
         excess * (alpha * rho - epsilon) - excess.ln() + alpha * (-1.0 / alpha).ln_1p()
     };
     let (mut low, mut high) = (-20.0, 20.0);
-    for _ in 0..200 {
+    while high - low > 1e-6 {
         let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
         if bound(a) < bound(b) { high = b } else { low = a }
     }
     bound(0.5 * (low + high)).exp().min(1.0)
+}
+
+/// The ε that ρ-zero-concentrated differential privacy implies at δ (PRIVACY.md, Theorem 3b), from above.
+pub fn epsilon_of_rho(rho: f64, delta: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    while concentrated_delta(high, rho) > delta {
+        high *= 2.0;
+    }
+    while high - low > 1e-12 * high {
+        let middle = 0.5 * (low + high);
+        if concentrated_delta(middle, rho) > delta { low = middle } else { high = middle }
+    }
+    high
 }
 
 /// The largest argument between 10⁻²⁰ and 10⁴ at which an increasing function stays below a limit, less one part in 10⁹;
@@ -57,7 +70,7 @@ fn largest(limit: f64, increasing: impl Fn(f64) -> f64) -> Option<f64> {
     if increasing(low.exp()) > limit {
         return None;
     }
-    for _ in 0..200 {
+    while high - low > 1e-11 {
         let middle = 0.5 * (low + high);
         if increasing(middle.exp()) <= limit { low = middle } else { high = middle }
     }

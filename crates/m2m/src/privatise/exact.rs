@@ -53,7 +53,7 @@ impl Scale {
 
 /// The only source of noise: ChaCha20 keyed with 32 bytes from the operating system.
 ///
-/// There is no way to seed it outside the tests of this module.
+/// There is no way to seed it outside the tests of this crate.
 pub struct NoiseSource {
     rng: ChaCha20Rng,
     coins: u64,
@@ -70,6 +70,14 @@ impl NoiseSource {
 
     fn from_key(key: [u8; 32]) -> Self {
         Self { rng: ChaCha20Rng::from_seed(key), coins: 0, left: 0 }
+    }
+
+    /// A source that can be repeated, for the tests of this crate alone.
+    #[cfg(test)]
+    pub(crate) fn seeded(seed: u64) -> Self {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        Self::from_key(key)
     }
 
     /// A fair coin.

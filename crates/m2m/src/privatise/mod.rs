@@ -10,6 +10,7 @@ mod ledger;
 mod sensitivity;
 
 pub use budget::{Budget, Neighbours, NoiseKind};
+pub use calibrate::epsilon_of_rho;
 pub use exact::{NoiseSource, Scale};
 pub use ledger::{Entry, Ledger, LockedLedger};
 pub use sensitivity::{Sensitivity, sensitivity};
@@ -131,9 +132,13 @@ impl Plan {
     /// Theorems 1 to 4 of PRIVACY.md give each block its part, and the parts add up: Σ Δ₁/t ≤ ε for Laplace and
     /// K-norm noise, Σ Δ₂²/2σ² ≤ ρ for Gaussian noise, and for (ε, δ) the whole is one Gaussian mechanism.
     pub fn new(schema: &Schema, design: &Design, privacy: Privacy) -> Result<Self, Error> {
-        let calibration = Calibration::new(schema, privacy)?;
+        Self::calibrated(&Calibration::new(schema, privacy)?, design)
+    }
+
+    pub(crate) fn calibrated(calibration: &Calibration<'_>, design: &Design) -> Result<Self, Error> {
         let blocks = design.blocks().iter().map(|block| calibration.block(block)).collect::<Result<_, _>>()?;
-        Ok(Self { schema: schema.clone(), design: design.clone(), privacy, count: calibration.count()?, blocks })
+        let (schema, privacy) = (calibration.schema.clone(), calibration.privacy);
+        Ok(Self { schema, design: design.clone(), privacy, count: calibration.count()?, blocks })
     }
 
     /// The schema that it is for.
@@ -163,17 +168,20 @@ impl Plan {
 
     /// Draws all the noise there will be, from fresh sources of the operating system.
     pub fn draw(&self) -> Result<Noise, Error> {
-        let mut source = NoiseSource::from_os()?;
+        self.draw_from(&mut NoiseSource::from_os()?)
+    }
+
+    pub(crate) fn draw_from(&self, source: &mut NoiseSource) -> Result<Noise, Error> {
         let mut count = [0];
         if let Some(mechanism) = &self.count {
-            mechanism.draw(&mut source, &mut count);
+            mechanism.draw(source, &mut count);
         }
         let blocks = self
             .blocks
             .iter()
             .map(|(len, mechanism)| {
                 let mut noise = vec![0; *len];
-                draw_block(mechanism, &mut noise, &mut source)?;
+                draw_block(mechanism, &mut noise, source)?;
                 Ok(noise)
             })
             .collect::<Result<Vec<_>, Error>>()?;
@@ -184,11 +192,11 @@ impl Plan {
 /// Large independent blocks are drawn by several threads, each with a source of its own.
 fn draw_block(mechanism: &Mechanism, noise: &mut [i128], source: &mut NoiseSource) -> Result<(), Error> {
     const LARGE: usize = 100_000;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    if threads == 1 || noise.len() < LARGE || !mechanism.is_independent() {
+    if noise.len() < LARGE || !mechanism.is_independent() {
         mechanism.draw(source, noise);
         return Ok(());
     }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         let workers: Vec<_> = noise
             .chunks_mut(noise.len().div_ceil(threads))

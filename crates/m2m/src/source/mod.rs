@@ -344,19 +344,18 @@ fn drain(
             Part::Csv { input, options } => Box::new(csv::SharedCsv::open(input, *options, schema)?),
             _ => Box::new(calmly(part, || part.arrow()?.shared(schema))?),
         };
-        let results: Vec<Result<(), Error>> = std::thread::scope(|scope| {
-            let running: Vec<_> = workers
-                .iter_mut()
-                .map(|intake| {
-                    let shared = &shared;
-                    scope.spawn(move || {
-                        intake.start_part(index);
-                        shared.read(intake, watch)
-                    })
-                })
-                .collect();
-            running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(damaged(&part.name())))).collect()
-        });
+        let work = |intake: &mut Intake<'_>| {
+            intake.start_part(index);
+            shared.read(intake, watch)
+        };
+        let results: Vec<Result<(), Error>> = match &mut workers[..] {
+            // One alone needs no thread of its own.
+            [intake] => vec![calmly(part, || work(intake))],
+            _ => std::thread::scope(|scope| {
+                let running: Vec<_> = workers.iter_mut().map(|intake| scope.spawn(|| work(intake))).collect();
+                running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(damaged(&part.name())))).collect()
+            }),
+        };
         for result in results {
             result?;
         }

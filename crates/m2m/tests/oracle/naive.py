@@ -145,7 +145,8 @@ class Stream:
 
 def parse_csv(text):
     """Records of (field, ...) bytes; quotes count at the start of a field, blanks around bare fields do not."""
-    at, record, records = 0, [], []
+    at, record = 0, []
+    bare = re.compile(rb"[,\n]")
     while at < len(text):
         if text[at : at + 1] == b'"':
             field, at = b"", at + 1
@@ -156,14 +157,13 @@ def parse_csv(text):
             at += 1
             assert text[at : at + 1] in (b",", b"\n")
         else:
-            end = re.compile(rb"[,\n]").search(text, at).start()
+            end = bare.search(text, at).start()
             field, at = text[at:end].strip(b" \t\r\f"), end
         record.append(field)
         if text[at : at + 1] == b"\n":
-            records.append(record)
+            yield record
             record = []
         at += 1
-    return records
 
 
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
@@ -257,53 +257,80 @@ def bounded(rows, columns, users, max_rows):
 # Maps. Each gives the number of features and, for a record, pairs (place, feature) of those that are not 0.
 
 
-def cells(column, bins):
-    """How many cells a column has, and the cell of a value."""
-    if column.codes is not None:
-        return column.codes, lambda value: value
-    scale, shift, atoms = float(bins), 0.0, column.atoms
-    if column.whole and column.transform == "none":
-        span = column.max - column.min
-        per_cell = max(float(math.ceil((span + 1.0) / bins)), 1.0)
-        bins = math.ceil((span + 1.0) / per_cell)
-        scale, shift = span / per_cell, 0.5 / per_cell
-        atoms = atoms if per_cell > 1.0 else []
+class Cells:
+    """The cells of a column: bins, then atoms, then "missing"; for levels, their codes."""
 
-    def cell(u):
+    def __init__(self, column, bins, groups=None):
+        self.codes, self.groups = column.codes, groups
+        if self.codes is None:
+            self.bins, self.scale, self.shift, self.atoms = bins, float(bins), 0.0, column.atoms
+            if column.whole and column.transform == "none":
+                span = column.max - column.min
+                per_cell = max(float(math.ceil((span + 1.0) / bins)), 1.0)
+                self.bins = math.ceil((span + 1.0) / per_cell)
+                self.scale, self.shift = span / per_cell, 0.5 / per_cell
+                self.atoms = self.atoms if per_cell > 1.0 else []
+        self.count = len(set(groups)) if groups else self.codes or self.bins + len(self.atoms) + 1
+
+    def at(self, value):
+        cell = self.cell(value)
+        return self.groups[cell] if self.groups else cell
+
+    def cell(self, u):
+        if self.codes is not None:
+            return u
         if u is None:
-            return bins + len(atoms)
-        if u in atoms:
-            return bins + atoms.index(u)
-        return min(math.floor(fma(u, scale, ORIGIN + shift)) - int(ORIGIN), bins - 1)
-
-    return bins + len(atoms) + 1, cell
+            return self.bins + len(self.atoms)
+        if u in self.atoms:
+            return self.bins + self.atoms.index(u)
+        return min(math.floor(fma(u, self.scale, ORIGIN + self.shift)) - int(ORIGIN), self.bins - 1)
 
 
-def tables(groups, bins):
-    """Groups of places of columns, the last varying fastest."""
+def bins_of(spec, column):
+    """As many bins as a histogram gives to a column."""
+    whole = spec.get("whole")
+    few = whole is not None and column.whole and column.max - column.min + 1.0 <= whole
+    return whole if few else spec["bins"]
 
-    def build(columns):
-        made = [[(place, *cells(columns[place], bins)) for place in group] for group in groups]
-        sizes = [math.prod(count for _, count, _ in group) for group in made]
-        starts = [sum(sizes[:i]) for i in range(len(sizes))]
 
-        def features(row):
-            for start, group in zip(starts, made):
-                at = 0
-                for place, count, cell in group:
-                    at = at * count + cell(row[place])
-                yield start + at, 1
+def table_groups(spec, columns):
+    """The tables of a map: for each, places of columns with their cells, the last varying fastest."""
+    names = [column.name for column in columns]
+    places = [names.index(name) for name in spec.get("columns", names)] if spec["kind"] != "merged" else []
+    if spec["kind"] == "hist":
+        return [[(place, Cells(columns[place], bins_of(spec, columns[place])))] for place in places]
+    if spec["kind"] == "merged":
+        merged = []
+        for column in spec["columns"]:
+            place = names.index(column["name"])
+            merged.append((place, Cells(columns[place], column["bins"], column["groups"])))
+        return [[merged[at] for at in table] for table in spec["tables"]]
+    groups = [[names.index(name) for name in group] for group in spec.get("groups", [])]
+    groups = groups or list(itertools.combinations(places, spec["ways"]))
+    return [[(place, Cells(columns[place], spec["bins"])) for place in group] for group in groups]
 
-        return sum(sizes), features
 
-    return build
+def tables(spec, columns):
+    made = table_groups(spec, columns)
+    sizes = [math.prod(cells.count for _, cells in group) for group in made]
+    starts = list(itertools.accumulate(sizes, initial=0))
+
+    def features(row):
+        for start, group in zip(starts, made):
+            at = 0
+            for place, cells in group:
+                at = at * cells.count + cells.at(row[place])
+            yield start + at, 1
+
+    return starts[-1], features
+
+
+def on_grid(x):
+    return round(x * 2.0**32) / 2.0**32
 
 
 def projection(columns, places, directions, starts):
     """The function (record, output) -> start + sum of offsets + fused multiply-adds in the order of the places."""
-
-    def on_grid(x):
-        return round(x * 2.0**32) / 2.0**32
 
     def one(row, output):
         total, direction, at, products = starts[output], directions[output], 0, []
@@ -327,29 +354,36 @@ def coordinates(columns, places):
     return sum(2 if columns[place].codes is None else columns[place].codes for place in places)
 
 
-def race(spec, columns, places):
+def race_directions(spec, columns, places):
+    """Directions and starts: one for each hash, or one for each bit of it."""
     stream, r, w = Stream("race", spec["seed"]), spec["r"], spec["w"]
     size = coordinates(columns, places)
     if spec["hash"] == "euclidean":
         scale = 1.0 / spec["sigma"]
         directions = [[stream.normal() * scale for _ in range(size)] for _ in range(r)]
-        one = projection(columns, places, directions, [ORIGIN + stream.uniform() for _ in range(r)])
+        return directions, [ORIGIN + stream.uniform() for _ in range(r)]
+    directions = [[stream.normal() * 1.0 for _ in range(size)] for _ in range(r * (w.bit_length() - 1))]
+    starts = []
+    for direction in directions:
+        at, middle = 0, 0.0
+        for place in places:
+            if columns[place].codes is None:
+                middle += 0.5 * direction[at]
+            at += 2 if columns[place].codes is None else columns[place].codes
+        starts.append(ORIGIN - middle)
+    return directions, starts
+
+
+def race(spec, columns, places):
+    r, w = spec["r"], spec["w"]
+    one = projection(columns, places, *race_directions(spec, columns, places))
+    if spec["hash"] == "euclidean":
 
         def bucket(row, hash):
             return (math.floor(one(row, hash)) - int(ORIGIN)) % w
 
     else:
         bits = w.bit_length() - 1
-        directions = [[stream.normal() * 1.0 for _ in range(size)] for _ in range(r * bits)]
-        starts = []
-        for direction in directions:
-            at, middle = 0, 0.0
-            for place in places:
-                if columns[place].codes is None:
-                    middle += 0.5 * direction[at]
-                at += 2 if columns[place].codes is None else columns[place].codes
-            starts.append(ORIGIN - middle)
-        one = projection(columns, places, directions, starts)
 
         def bucket(row, hash):
             return sum((one(row, hash * bits + bit) >= ORIGIN) << bit for bit in range(bits))
@@ -488,14 +522,14 @@ def rff(spec, columns, places):
 
 def build(spec, columns):
     """The number of features of a map and the function from a record to them."""
+    if spec["kind"] in ("hist", "tables", "merged"):
+        return tables(spec, columns)
+    return {"race": race, "rff": rff}[spec["kind"]](spec, columns, places_of(spec, columns))
+
+
+def places_of(spec, columns):
     names = [column.name for column in columns]
-    places = [names.index(name) for name in spec.get("columns", names)]
-    if spec["kind"] == "hist":
-        return tables([[place] for place in places], spec["bins"])(columns)
-    if spec["kind"] == "tables":
-        groups = [[names.index(name) for name in group] for group in spec.get("groups", [])]
-        return tables(groups or list(itertools.combinations(places, spec["ways"])), spec["bins"])(columns)
-    return {"race": race, "rff": rff}[spec["kind"]](spec, columns, places)
+    return [names.index(name) for name in spec.get("columns", names)]
 
 
 # The file of sums.
