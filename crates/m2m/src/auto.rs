@@ -13,7 +13,7 @@
 //! Everything follows from public things: the schema, the budget, and the number of rows, which is the released one or
 //! one that the curator states. With σ the standard deviation of the noise on a sum, divided by the number of rows:
 //! - **Shares.** [`MARGINALS`] of what the count leaves goes to round one, the rest to round two.
-//! - **Bins** of a histogram: 2 σ^(-2/5), from 8 to 256. A distribution function adds up noise over B bins (variance Bσ²);
+//! - **Bins** of a histogram: 2.4 σ^(-2/5), from 8 to 256. A distribution function adds up noise over B bins (variance Bσ²);
 //!   a density that leans within a bin is wrong by something like B⁻². The sum of squares is least at B ∝ σ^(-2/5). A
 //!   column of few whole numbers has a cell for each, up to 1/2σ of them, so that one stands out from its noise.
 //! - **Groups** of a numeric column: 0.9 σ^(-1/3), from 3 to 16. A smooth function of two columns adds up noise over b²
@@ -308,7 +308,7 @@ fn marginals(calibration: &Calibration<'_>, schema: &Schema) -> Result<Mechanism
 /// The histograms that have as many bins as the noise makes worthwhile.
 fn chosen(schema: &Schema, privacy: Privacy, rows: f64) -> Result<MapSpec, Error> {
     let noise = marginals(&Calibration::new(schema, privacy)?, schema)?.standard_deviation(1);
-    let bins = 2.0 * (noise / rows.max(1.0)).powf(-0.4);
+    let bins = 2.4 * (noise / rows.max(1.0)).powf(-0.4);
     let fits = CANDIDATES.iter().rfind(|(candidate, _)| f64::from(*candidate) <= bins);
     Ok(histograms(*fits.unwrap_or(&CANDIDATES[0])))
 }

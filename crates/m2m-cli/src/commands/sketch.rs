@@ -127,7 +127,13 @@ fn in_two_rounds(args: &Args, schema: &Schema, auto: &Auto, output: &Path) -> an
     let privacy = args.privacy.privacy()?;
     args.privacy.check_ledger(schema, &privacy, output)?;
     let first = FirstRound::new(schema, auto, privacy)?;
-    let table = open(args)?.rereadable()?;
+    let table = open(args)?.rereadable(&Progress::new(None))?;
+    if table.is_kept_on_disk() {
+        console::say!(
+            "note: the data is read twice, so what came through a pipe is kept in an unnamed file in {} until this ends",
+            std::env::temp_dir().display()
+        );
+    }
     let sums = add_up(&table, &args.reading, &first.sketcher()?, Say::All)?;
     let past_recall = args.privacy.debit(schema, &privacy, output)?;
     if args.privacy.has_ledger() {

@@ -14,7 +14,7 @@ pub use intake::{Place, Report};
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ pub trait Watch: Sync {
 
 impl Watch for () {}
 
-/// How much of a pipe is kept where it has to be read twice.
-const MOST_IN_MEMORY: u64 = 4 << 30;
+/// How much of a pipe is kept in memory where it has to be read twice; what is longer goes to a file without a name.
+const MOST_IN_MEMORY: usize = 64 << 20;
 
 /// A table: one or several files, or something in memory, read as one.
 pub struct Table {
@@ -62,7 +62,73 @@ pub type OpenStream = dyn Fn() -> Result<Box<dyn RecordBatchReader + Send>, Erro
 pub(crate) enum CsvInput {
     Path(PathBuf),
     Stdin,
-    Bytes(Vec<u8>),
+    Bytes {
+        bytes: Arc<[u8]>,
+        name: String,
+    },
+    /// A long pipe, under its name.
+    Kept {
+        file: Arc<File>,
+        name: String,
+    },
+}
+
+/// A copy of what can be read only once.
+fn keep(mut once: impl Read, name: String, watch: &dyn Watch) -> Result<CsvInput, Error> {
+    let failed = |error: io::Error| Error::Read { path: name.clone().into(), error };
+    let on_disk = |error: io::Error| Error::Write { path: std::env::temp_dir(), error };
+    let mut bytes = Vec::new();
+    let mut block = vec![0; 1 << 20];
+    let mut file: Option<File> = None;
+    loop {
+        if watch.stopped() {
+            return Err(Error::Stopped);
+        }
+        let read = match once.read(&mut block) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        watch.advance(read as u64);
+        if let Some(file) = &mut file {
+            file.write_all(&block[..read]).map_err(on_disk)?;
+            continue;
+        }
+        bytes.extend_from_slice(&block[..read]);
+        if bytes.len() > MOST_IN_MEMORY {
+            let mut kept = tempfile::tempfile().map_err(on_disk)?;
+            kept.write_all(&std::mem::take(&mut bytes)).map_err(on_disk)?;
+            file = Some(kept);
+        }
+    }
+    Ok(match file {
+        Some(file) => CsvInput::Kept { file: Arc::new(file), name },
+        None => CsvInput::Bytes { bytes: bytes.into(), name },
+    })
+}
+
+/// Reads a file from its start, whoever else reads it at the same time.
+pub(crate) struct FromStart {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl FromStart {
+    pub fn new(file: &Arc<File>) -> Self {
+        Self { file: file.clone(), at: 0 }
+    }
+}
+
+impl Read for FromStart {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        #[cfg(unix)]
+        let read = std::os::unix::fs::FileExt::read_at(&*self.file, buffer, self.at)?;
+        #[cfg(windows)]
+        let read = std::os::windows::fs::FileExt::seek_read(&*self.file, buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
 }
 
 impl Table {
@@ -91,7 +157,10 @@ impl Table {
     /// A CSV text in memory.
     pub fn from_csv_bytes(bytes: Vec<u8>) -> Self {
         let options = CsvOptions::default();
-        Self { parts: vec![Part::Csv { input: CsvInput::Bytes(bytes), options }], strict: false }
+        Self {
+            parts: vec![Part::Csv { input: CsvInput::Bytes { bytes: bytes.into(), name: "memory".into() }, options }],
+            strict: false,
+        }
     }
 
     /// Arrow batches in memory.
@@ -105,8 +174,9 @@ impl Table {
         Self { parts: vec![Part::Stream(open)], strict: false }
     }
 
-    /// The same, fit to be read more than once: what can be read only once, such as a pipe, is kept in memory.
-    pub fn rereadable(mut self) -> Result<Self, Error> {
+    /// The same, fit to be read more than once: of what can be read only once, such as a pipe, a copy is kept, in memory if it is
+    /// short, and otherwise in a file without a name, which is gone when the table is, or the process.
+    pub fn rereadable(mut self, watch: &dyn Watch) -> Result<Self, Error> {
         for part in &mut self.parts {
             let name = part.name();
             let Part::Csv { input, .. } = part else { continue };
@@ -117,18 +187,14 @@ impl Table {
                 }
                 _ => continue,
             };
-            let mut bytes = Vec::new();
-            let failed = |error: io::Error| Error::Read { path: name.clone().into(), error };
-            once.take(MOST_IN_MEMORY + 1).read_to_end(&mut bytes).map_err(failed)?;
-            if bytes.len() as u64 > MOST_IN_MEMORY {
-                return Err(Error::table(
-                    name,
-                    "the design auto reads the data twice, and this is too much to keep; give a file, or --design hist or rff",
-                ));
-            }
-            *input = CsvInput::Bytes(bytes);
+            *input = keep(once, name, watch)?;
         }
         Ok(self)
+    }
+
+    /// Whether [`Table::rereadable`] had to keep a copy on disk.
+    pub fn is_kept_on_disk(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Csv { input: CsvInput::Kept { .. }, .. }))
     }
 
     /// Turns a cell that cannot be read, or a row of the wrong length, into an error.
@@ -140,7 +206,8 @@ impl Table {
     pub fn bytes(&self) -> Option<u64> {
         let size = |part: &Part| match (part, part.path()) {
             (_, Some(path)) => std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len()),
-            (Part::Csv { input: CsvInput::Bytes(bytes), .. }, _) => Some(bytes.len() as u64),
+            (Part::Csv { input: CsvInput::Bytes { bytes, .. }, .. }, _) => Some(bytes.len() as u64),
+            (Part::Csv { input: CsvInput::Kept { file, .. }, .. }, _) => file.metadata().ok().map(|file| file.len()),
             _ => None,
         };
         self.parts.iter().map(size).sum()
@@ -212,6 +279,7 @@ impl Part {
         match (self, self.path()) {
             (_, Some(path)) => path.display().to_string(),
             (Self::Csv { input: CsvInput::Stdin, .. }, _) => "stdin".into(),
+            (Self::Csv { input: CsvInput::Bytes { name, .. } | CsvInput::Kept { name, .. }, .. }, _) => name.clone(),
             _ => "memory".into(),
         }
     }

@@ -8,8 +8,8 @@ use flate2::read::MultiGzDecoder;
 use memchr::{memchr, memchr2, memrchr};
 
 use crate::Error;
-use crate::source::CsvInput;
 use crate::source::csv::CsvOptions;
+use crate::source::{CsvInput, FromStart};
 
 /// What one worker parses at a time.
 const BLOCK: usize = 1 << 17;
@@ -41,7 +41,8 @@ impl Blocks {
                 (Box::new(file), path.display().to_string())
             }
             CsvInput::Stdin => (Box::new(io::stdin()), "stdin".into()),
-            CsvInput::Bytes(bytes) => (Box::new(io::Cursor::new(bytes.clone())), "memory".into()),
+            CsvInput::Bytes { bytes, name } => (Box::new(io::Cursor::new(bytes.clone())), name.clone()),
+            CsvInput::Kept { file, name } => (Box::new(FromStart::new(file)), name.clone()),
         };
         let mut blocks = Self {
             input: reader,
