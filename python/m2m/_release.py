@@ -40,6 +40,8 @@ class Release:
 
     _native: native.Release
     _schema: Schema
+    #: The random points that it is read with; none where their seed is not 0.
+    _samples: int | None = 100_000
 
     def __init__(self) -> None:
         raise Error("release: make one with m2m.sketch, or open one with m2m.open")
@@ -119,9 +121,14 @@ class Release:
         :param ridge: the rule for λ: ``"evidence"``, ``"theorem"`` or ``"paper"``, the last two times a ``factor``
         :param centred: whether answers fall back to the prior's, and not to zero, where the noise is large
         :param samples: random points that stand for the prior where there is no closed form
+
+        Pickling keeps the release, and not the way in which it is read.
         """
         public = None if table is None else source(table, self.columns)
-        return Release._of(self._native.read_by(prior, public, ridge, float(factor), centred, samples, seed))
+        release = Release._of(self._native.read_by(prior, public, ridge, float(factor), centred, samples, seed))
+        # Points of a seed are drawn anew where points of seed 0 are asked for.
+        release._samples = samples if seed == 0 else None
+        return release
 
     def sql(self, query: str) -> Table:
         """Answers one SELECT, with an error beside every number.
@@ -268,7 +275,7 @@ class Release:
         (True, True)
         """
         numpy = _needs("numpy", "sklearn")
-        points, weights = self._drawn(n, seed)._native.weighted_sample(where)
+        points, weights = self._drawn(n, seed).weighted_sample(where)
         return Frame(points), numpy.frombuffer(weights, dtype=float)
 
     def synthesize(self, n: int = 10_000, *, where: str | None = None, seed: int = 0) -> Frame:
@@ -279,11 +286,13 @@ class Release:
         """
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise Error("the number of rows is not a whole number above 0; give how many there are to be")
-        return Frame(self._drawn(100_000, seed)._native.synthesize(n, where, seed))
+        return Frame(self._drawn(None, seed).synthesize(n, where, seed))
 
-    def _drawn(self, samples: int, seed: int) -> Release:
-        """Read with so many random points."""
-        return self if (samples, seed) == (100_000, 0) else self.reading(samples=samples, seed=seed)
+    def _drawn(self, samples: int | None, seed: int) -> native.Release:
+        """Read in the same way, with so many random points."""
+        if seed == 0 and self._samples is not None and samples in (None, self._samples):
+            return self._native
+        return self._native.drawn(samples or self._samples or 100_000, seed)
 
     @property
     def plot(self) -> Plotter:

@@ -101,6 +101,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         """Learns from a release."""
         release = _release(release)
         self._model = self._learn(release, self._formula(release.columns))
+        self._columns = release.columns
         self.model_ = dict(json.loads(self._model.to_json()))
         self._keep()
         return self
@@ -145,10 +146,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
     def evaluate(self, X: Any) -> dict[str, float]:  # noqa: N803
         """How well it does on rows that have the target too: accuracy and AUC, or RMSE and R²."""
         _fitted(self, "model_")
-        return dict(json.loads(self._model.evaluate(source(X, self._needed()))))
-
-    def _needed(self) -> list[str]:
-        return [*self.feature_names_in_, *([self.target] if self.target else [])]
+        return dict(json.loads(self._model.evaluate(source(X, self._columns))))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -257,8 +255,10 @@ class LogisticRegression(_Classifier):
     _learner = "logistic"
 
     def _learn(self, release: Release, formula: str) -> native.Model:
+        # What stands left of ~, if it is a column.
+        target = self.target if self.formula is None else self.formula.partition("~")[0].strip().strip('"')
         levels: list[str] = next(
-            (c.get("levels", []) for c in release.schema.to_dict()["column"] if c["name"] == self.target), []
+            (c.get("levels", []) for c in release.schema.to_dict()["column"] if c["name"] == target), []
         )
         learner = "multinomial" if len(levels) > 2 else "logistic"
         return native.fit(release._native, learner, formula, self.alpha, self.weights)

@@ -166,6 +166,11 @@ def test_readings_differ_and_agree_where_they_should(release: m2m.Release) -> No
     uniform = release.reading(prior="uniform", ridge="theorem", samples=5000)
     assert uniform == release
     assert uniform.mean("income").value != release.mean("income").value
+    # Points are those of the reading, not of the usual one.
+    points, _ = uniform.weighted_sample(20_000)
+    assert points.to_arrow() != release.weighted_sample(20_000)[0].to_arrow()
+    again, _ = release.reading(seed=5, samples=1000).weighted_sample(1000)
+    assert again.to_arrow() == release.weighted_sample(1000)[0].to_arrow()
 
 
 def test_weighted_samples_stand_for_the_rows(release: m2m.Release, frame: polars.DataFrame) -> None:

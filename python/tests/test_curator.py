@@ -31,6 +31,9 @@ DESIGN = "tables:ways=2"
 WAYS: dict[str, Callable[[polars.DataFrame, Path], Any]] = {
     "polars": lambda frame, _: frame,
     "polars in chunks": lambda frame, _: polars.concat([frame[:7], frame[7:19_000], frame[19_000:]], rechunk=False),
+    "polars categorical": lambda frame, _: frame.with_columns(polars.col("sex").cast(polars.Categorical)),
+    "pandas categorical": lambda frame, _: frame.to_pandas().astype({"sex": "category"}),
+    "polars small types": lambda frame, _: frame.with_columns(polars.col("age").cast(polars.UInt8)),
     "polars lazy": lambda frame, _: frame.lazy(),
     "pandas": lambda frame, _: frame.to_pandas(),
     "pandas with arrow": lambda frame, _: frame.to_pandas(use_pyarrow_extension_array=True),

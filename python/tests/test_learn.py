@@ -67,6 +67,7 @@ def test_least_squares_is_near_that_of_the_rows(release: m2m.Release, known: pol
     assert numpy.allclose(model.predict(known.select("hours", "age").to_pandas()), by_hand)
     formula = m2m.LinearRegression(formula="income ~ age + hours").fit(release)
     assert numpy.allclose(formula.coef_, model.coef_)
+    assert formula.score(known) == pytest.approx(model.score(known))
     without = m2m.LinearRegression(target="income", features=["age"], fit_intercept=False).fit(release)
     assert without.intercept_ == 0.0
 
@@ -102,6 +103,8 @@ def test_several_classes() -> None:
     assert model.classes_.tolist() == ["a", "b", "c"]
     assert model.predict_proba(frame).shape == (9000, 3)
     assert model.score(frame) > 0.75
+    formula = m2m.LogisticRegression(formula="kind ~ x").fit(m2m.sketch(frame, schema, epsilon=5))
+    assert formula.classes_.tolist() == ["a", "b", "c"]
 
 
 def test_rows_with_missing_features_have_no_prediction(release: m2m.Release) -> None:

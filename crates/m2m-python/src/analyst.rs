@@ -148,9 +148,7 @@ impl Release {
         samples: usize,
         seed: u64,
     ) -> PyResult<Self> {
-        if !(100..=10_000_000).contains(&samples) {
-            return fail(format!("--samples is {samples}; give a number from 100 to 10000000"));
-        }
+        check_samples(samples)?;
         if !(factor > 0.0 && factor.is_finite()) {
             return fail(format!("the factor {factor} of --lambda is not a number above 0; give one, such as 2"));
         }
@@ -177,6 +175,13 @@ impl Release {
             }
         };
         let options = Options { prior, lambda, centred, samples, seed, sampled: false };
+        Ok(Self { release: self.release.clone(), options, fit: OnceLock::new() })
+    }
+
+    /// The same release, read in the same way with other random points.
+    fn drawn(&self, samples: usize, seed: u64) -> PyResult<Self> {
+        check_samples(samples)?;
+        let options = Options { samples, seed, ..self.options.clone() };
         Ok(Self { release: self.release.clone(), options, fit: OnceLock::new() })
     }
 
@@ -291,6 +296,13 @@ impl Release {
         })?;
         Ok(Table::of_batches(schema, batches))
     }
+}
+
+fn check_samples(samples: usize) -> PyResult<()> {
+    if (100..=10_000_000).contains(&samples) {
+        return Ok(());
+    }
+    fail(format!("--samples is {samples}; give a number from 100 to 10000000"))
 }
 
 fn synthesis(fit: &Fit, condition: Option<String>) -> Result<Synthesis<'_>, m2m::Error> {

@@ -68,14 +68,14 @@ impl Source {
     /// An iterator over record batches or tables, or a stream that can be read only once. Kept if it is read `twice`.
     #[staticmethod]
     fn once(data: &Bound<'_, PyAny>, twice: bool, strict: bool) -> PyResult<Self> {
-        let reader: Box<dyn RecordBatchReader + Send> =
+        let mut reader: Box<dyn RecordBatchReader + Send> =
             if data.hasattr("__arrow_c_stream__")? { Box::new(stream(data)?) } else { Box::new(Batches::new(data)?) };
         let schema = reader.schema();
         if twice {
             let mut batches = Vec::new();
             let mut bytes = 0;
-            for batch in reader {
-                // One by one, so that Ctrl-C is heard.
+            // One by one, so that Ctrl-C is heard, and without the lock, which threads of the source may wait for.
+            while let Some(batch) = data.py().detach(|| reader.next()) {
                 data.py().check_signals()?;
                 let batch = batch.or_else(|_| fail(FAILED))?;
                 bytes += batch.get_array_memory_size() as u64;
