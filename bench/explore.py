@@ -1,14 +1,15 @@
 """How fast the explorer is, and how heavy its pages: `cargo xtask bench explore`.
 
 `explore.py M2M DATA OUT`: publishes LifeSci and Adult at ε = 1 with the command M2M, serves each, and prints the time to the
-first view in a browser that is open already, the time of each interaction as the page asks for it (medians of five), and the sizes of
-page and report. Bounds and levels are taken from the tables as if they were public.
+first view in a browser that is open already, the time of each interaction as the page asks for it (medians of five) with the
+processor time that it takes, which other work on the machine does not change, and the sizes of page and report. Bounds and levels are taken from the tables as if they were public.
 """
 
 import csv
 import gzip
 import http.client
 import json
+import os
 import subprocess
 import sys
 import time
@@ -66,6 +67,11 @@ class Server:
         assert response.status == 200, (path, answer)
         return time.monotonic() - start, answer
 
+    def processor(self):
+        """The processor time that the server has used, in seconds."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self):
         self.process.terminate()
         self.process.wait()
@@ -116,13 +122,16 @@ def main(m2m, data, out):
             subprocess.run([m2m, "report", release, "-o", out / f"{name}.html", "--force"], check=True, stderr=subprocess.DEVNULL)
             server = Server(m2m, release)
             start, overview = server.ask("/api/overview?charts=true")
-            print(f"{name}: listening after {1000 * server.listening:.0f} ms, first overview {1000 * start:.0f} ms after that")
+            ready, used = 1000 * (server.listening + start), 1000 * server.processor()
+            print(f"{name}: from the start of the program to its first answer {ready:.0f} ms, processor {used:.0f} ms")
             views = first_views(browser, server.link)
             print(f"  first view in a browser: {views[0]:.0f} ms, then {median(views[1:]):.0f} ms")
             for what, address, body in interactions(json.loads(overview)["schema"]):
                 first, _ = server.ask(address, body)
+                before = server.processor()
                 again = median(server.ask(address, body)[0] for _ in range(RUNS))
-                print(f"  {what}: {1000 * again:.0f} ms (at first {1000 * first:.0f} ms)")
+                busy = (server.processor() - before) / RUNS
+                print(f"  {what}: {1000 * again:.0f} ms, processor {1000 * busy:.0f} ms (at first {1000 * first:.0f} ms)")
             files = ["/", "/style.css", "/app.js", "/dom.js", "/overview.js", "/columns.js", "/sql.js", "/models.js", "/icon.svg"]
             weight = sum(len(server.ask(file)[1]) for file in files)
             report = (out / f"{name}.html").stat().st_size

@@ -140,6 +140,12 @@ class Bench:
             }
             cost = {key: line[key] for key in ("release_cpu", "fit_cpu", "ask_cpu", "learn_cpu")} | {"memory": memory}
             self.note(job, run=run, scores=scores, cpu=line["release_cpu"] + line["fit_cpu"], coverage=held, **cost)
+            rows = data.read_rows(Path(line["rows"]))
+            scores = data.scores(data.answers(rows))
+            if (auc := data.auc(rows)) is not None:
+                scores["auc"] = auc
+            cpu = line["release_cpu"] + line["fit_cpu"] + line["rows_cpu"]
+            self.note(job | {"system": "m2m rows"}, run=run, scores=scores, cpu=cpu, memory=memory)
         if process.wait() < 0:
             raise KeyboardInterrupt
         if process.returncode > 0:

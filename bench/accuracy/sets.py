@@ -203,6 +203,15 @@ class Set:
         model = LogisticRegression(C=1e4, max_iter=1000).fit((x - middle) / spread, y)
         return float(roc_auc_score(truth, model.decision_function((test - middle) / spread)))
 
+    def read_rows(self, path):
+        """Our synthetic rows, once; rows with a missing cell or an unlisted level, which the table has not, are left out."""
+        text = {c.name: str for c in self.levels}
+        rows = pd.read_csv(path, dtype=text, keep_default_na=False, na_values={c.name: "" for c in self.numeric})
+        path.unlink()
+        for c in self.levels:
+            rows[c.name] = rows[c.name].where(rows[c.name].isin(c.levels))
+        return rows.dropna().reset_index(drop=True)
+
     def write(self, directory):
         """Puts down what our side reads."""
         directory.mkdir(parents=True, exist_ok=True)

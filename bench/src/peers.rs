@@ -11,6 +11,7 @@ use m2m::expr::{Checked, Expr, col, lit};
 use m2m::fit::{Fit, Options};
 use m2m::privatise::{Budget, Privacy};
 use m2m::source::{self, CsvOptions, Table};
+use m2m::synth::{self, Synthesis};
 use m2m::task::learn::{self, Formula, Learner, Rows};
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,9 @@ struct Target {
     formula: Formula,
     held_out: Rows,
 }
+
+/// Synthetic rows that are scored as those of the peers are.
+const ROWS: usize = 200_000;
 
 /// Prints a line of JSON for each release of the table in a directory.
 pub fn run(directory: &Path, epsilon: &str, delta: &str, runs: &str) -> anyhow::Result<()> {
@@ -52,8 +56,14 @@ pub fn run(directory: &Path, epsilon: &str, delta: &str, runs: &str) -> anyhow::
     };
     let delta = (delta != "0").then(|| delta.parse()).transpose()?;
     let budget = Budget::new(Some(epsilon.parse()?), delta, None)?;
-    for _ in 0..runs.parse()? {
-        println!("{}", Value::Object(one_run(&schema, &table, budget, &kinds, target.as_ref())?));
+    for run in 0..runs.parse()? {
+        let (mut line, fit) = one_run(&schema, &table, budget, &kinds, target.as_ref())?;
+        let (path, start) = (directory.join(format!("rows-{}-{run}.csv", std::process::id())), process_cpu());
+        let synthesis = Synthesis::new(&fit)?;
+        synth::save(&path, true, synthesis.schema(), synthesis.rows(ROWS, run))?;
+        line.insert("rows".into(), json!(path));
+        line.insert("rows_cpu".into(), json!(process_cpu() - start));
+        println!("{}", Value::Object(line));
     }
     Ok(())
 }
@@ -65,7 +75,7 @@ fn one_run(
     budget: Budget,
     kinds: &[(&str, Vec<Question>)],
     target: Option<&Target>,
-) -> anyhow::Result<Map<String, Value>> {
+) -> anyhow::Result<(Map<String, Value>, Fit)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let start = process_cpu();
     let first = FirstRound::new(schema, &Auto::default(), Privacy::new(budget))?;
@@ -100,7 +110,7 @@ fn one_run(
     line.insert("ask_cpu".into(), json!(asked - fitted));
     line.insert("learn_cpu".into(), json!(process_cpu() - asked));
     line.insert("memory".into(), json!(peak));
-    Ok(line)
+    Ok((line, fit))
 }
 
 /// A product of factors, each a column brought to [0, 1] or a condition on one.

@@ -99,7 +99,7 @@ impl Column {
         for q in quantiles {
             found.quantiles.push((*q, known.quantile(&x, *q)?));
         }
-        let (low, high) = window(&known, &x, &column.kind)?;
+        let (low, high) = window(&known, &column.name, &column.kind)?;
         found.bars = clear_bars(asked, &column.name, &column.kind, (low, high), bins)?;
         let count = |condition: Expr| asked.filter(&condition)?.count();
         if low > range.min() {
@@ -236,26 +236,39 @@ pub fn worded(estimate: &Estimate, kind: ColumnKind) -> Value {
 }
 
 /// Where the rows of a numeric column are: the whole range, unless nearly all are in less than half of it.
-fn window(known: &Ask<'_>, x: &Expr, kind: &Kind) -> Result<(f64, f64), Error> {
+fn window(known: &Ask<'_>, name: &str, kind: &Kind) -> Result<(f64, f64), Error> {
+    const CELLS: u32 = 64;
+    /// What may lie beyond either end.
+    const BEYOND: f64 = 0.005;
     let range = kind.range().expect("a numeric column has a range");
     let (min, max) = (range.min(), range.max());
-    let (low, high) = (known.quantile(x, 0.005)?.value, known.quantile(x, 0.995)?.value);
-    if high - low > 0.5 * (max - min) {
+    let cells = number_bars(known, name, kind, min, max, CELLS)?;
+    let total: f64 = cells.iter().map(|cell| cell.count.value).sum();
+    let first_beyond = |cells: &mut dyn Iterator<Item = &Bar>| {
+        let mut sum = 0.0;
+        cells
+            .take_while(|cell| {
+                sum += cell.count.value;
+                sum <= BEYOND * total
+            })
+            .count()
+    };
+    let (below, above) = (first_beyond(&mut cells.iter()), first_beyond(&mut cells.iter().rev()));
+    if total <= 0.0 || 2 * (below + above) < cells.len() {
         return Ok((min, max));
     }
+    let kept = &cells[below..cells.len() - above];
+    let (Some((low, _)), Some((_, high))) = (kept.first().and_then(|c| c.span), kept.last().and_then(|c| c.span))
+    else {
+        return Ok((min, max));
+    };
     // Out to round numbers, and to an end that is near.
-    let step = 10f64.powf((0.25 * (high - low).max(1e-9 * (max - min))).log10().floor());
+    let step = 10f64.powf((0.25 * (high - low)).log10().floor());
     let step = if kind.is_whole() { step.max(1.0) } else { step };
     let near = 0.1 * (high - low);
-    let mut low = ((low / step).floor() * step).max(min);
-    let mut high = ((high / step).ceil() * step).min(max);
-    if low - min <= near {
-        low = min;
-    }
-    if max - high <= near {
-        high = max;
-    }
-    Ok(if high > low { (low, high) } else { (min, max) })
+    let low = ((low / step).floor() * step).max(min);
+    let high = ((high / step).ceil() * step).min(max);
+    Ok((if low - min <= near { min } else { low }, if max - high <= near { max } else { high }))
 }
 
 /// Bars that are no narrower than the release can tell, of so many or of fewer.

@@ -112,21 +112,11 @@ pub fn first_view(explorer: &Explorer) -> Value {
 
 fn describe(explorer: &Explorer, common: &Common, stop: &Stop) -> Result<Value, Problem> {
     let watched = Watched { fit: &explorer.fit, stop, condition: None };
-    let asked = common.ask(&watched)?;
     let release = &explorer.release;
     let schema = release.schema();
-    let rows = asked.count()?;
-    let mut columns = Vec::new();
-    let most = if common.cards { MOST_CARDS } else { 0 };
-    for column in schema.columns().iter().take(most) {
-        let card = Column::read(&asked, &column.name, Detail::Card)?;
-        let mut json = card.to_json();
-        json["words"] = json!(info::column_in_words(column));
-        if common.charts {
-            json["charts"] = json!({ "spark": card.spark().to_element() });
-        }
-        columns.push(json);
-    }
+    let rows = common.ask(&watched)?.count()?;
+    let most = if common.cards { MOST_CARDS.min(schema.columns().len()) } else { 0 };
+    let columns = cards(&schema.columns()[..most], common, &watched)?;
     let kinds: Vec<Value> = schema.columns().iter().map(described).collect();
     Ok(json!({
         "name": explorer.name,
@@ -138,6 +128,33 @@ fn describe(explorer: &Explorer, common: &Common, stop: &Stop) -> Result<Value, 
         "columns": columns,
         "words": { "aggregates": sql::AGGREGATES, "functions": sql::FUNCTIONS },
     }))
+}
+
+/// Columns at a glance, on all processors.
+fn cards(columns: &[m2m::schema::Column], common: &Common, watched: &Watched<'_>) -> Result<Vec<Value>, Problem> {
+    let card = |column: &m2m::schema::Column| -> Result<Value, Problem> {
+        let card = Column::read(&common.ask(watched)?, &column.name, Detail::Card)?;
+        let mut json = card.to_json();
+        json["words"] = json!(info::column_in_words(column));
+        if common.charts {
+            json["charts"] = json!({ "spark": card.spark().to_element() });
+        }
+        Ok(json)
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = columns.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = columns
+            .chunks(share)
+            .map(|part| scope.spawn(move || part.iter().map(card).collect::<Result<Vec<Value>, Problem>>()))
+            .collect();
+        let mut all = Vec::with_capacity(columns.len());
+        for part in running {
+            // Who was told to stop there stops here.
+            all.extend(part.join().unwrap_or_else(|stopped| std::panic::resume_unwind(stopped))?);
+        }
+        Ok(all)
+    })
 }
 
 /// Cards of an overview; other columns are listed only.
