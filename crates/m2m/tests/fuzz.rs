@@ -192,6 +192,21 @@ fn damaged_sums_are_refused_or_read() {
     memory_is_bounded();
 }
 
+/// Files with the right hash whose number of rows or sums are as large as can be.
+#[test]
+fn sums_that_overflow_are_refused_or_read() {
+    for sums in SUMS {
+        let header = u64::from_le_bytes(sums[8..16].try_into().unwrap()) as usize;
+        for at in [16 + header, 16 + header + 16] {
+            for extreme in [i128::MAX, i128::MIN] {
+                let mut forged = sums.to_vec();
+                forged[at..at + 16].copy_from_slice(&extreme.to_le_bytes());
+                assert!(run(&forged, || bodies::sums(&forged)), "they can be read");
+            }
+        }
+    }
+}
+
 #[test]
 fn damaged_ledgers_are_refused_or_read() {
     let mut random = Random::new(16);
