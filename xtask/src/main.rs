@@ -1,5 +1,9 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench` and others; see [`USAGE`].
 
+mod sbom;
+mod stream;
+mod trust;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -8,6 +12,17 @@ const USAGE: &str = "usage:
   cargo xtask test page       the explorer in a real browser, and its API against its description, by themselves
   cargo xtask test-spark      the package on a cluster of Spark, with an executor killed; needs Java 17, downloads Spark
   cargo xtask docs            the documentation of the Python package, in target/site
+  cargo xtask faults          kill -9 at random moments, full and read-only disks, races, no randomness
+      --kills N     of each of five commands [150]
+  cargo xtask fuzz            hostile input for everything that reads files, and for SQL
+      --runs N      executions of each target [1000000]
+  cargo xtask fuzz-guided     the same guided by coverage (needs cargo-fuzz and a nightly compiler)
+      --runs N      executions of each target [1000000]
+  cargo xtask oracle          the sums of every map, bit for bit, by an independent program in numpy
+      --records N   [1000000]
+  cargo xtask stream          a generated table through a pipe: memory, and whole against parts
+      --rows N      [100000000]
+  cargo xtask sbom            what the program is made of, as CycloneDX, into target/sbom.json
   cargo xtask bench           speed beside the peers, in one interleaved run
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe
@@ -29,6 +44,12 @@ fn main() -> ExitCode {
         ["test", "page"] => page(),
         ["test-spark"] => test_spark(),
         ["docs"] => docs(),
+        ["faults", ref options @ ..] => number(options, "--kills", 150).and_then(trust::faults),
+        ["fuzz", ref options @ ..] => number(options, "--runs", 1_000_000).and_then(trust::fuzz),
+        ["fuzz-guided", ref options @ ..] => number(options, "--runs", 1_000_000).and_then(trust::fuzz_guided),
+        ["oracle", ref options @ ..] => number(options, "--records", 1_000_000).and_then(trust::oracle),
+        ["stream", ref options @ ..] => number(options, "--rows", 100_000_000).and_then(stream::run),
+        ["sbom"] => sbom::run(),
         ["bench"] => bench(),
         ["bench", "fit"] => bench_fit(),
         ["bench", "memory"] => bench_memory(),
@@ -49,9 +70,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// The number after an option, or the usual one.
+fn number(options: &[&str], name: &str, usual: u64) -> Outcome<u64> {
+    match *options {
+        [] => Ok(usual),
+        [option, value] if option == name => value.replace('_', "").parse().map_err(|_| USAGE.to_owned()),
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
 /// The peers in accuracy, and what scores and draws them.
 const PEERS: &[&str] =
     &["dpmm==0.1.9", "numpy==1.26.4", "pandas==2.1.0", "scipy==1.17.1", "scikit-learn==1.5.0", "matplotlib==3.11.2"];
+
+/// What the independent checks are made with.
+const ORACLES: &[&str] = &["numpy", "opendp", "jsonschema", "dp-accounting"];
 
 type Outcome<T = ()> = Result<T, String>;
 
@@ -208,9 +241,9 @@ fn install(python: &Path, profile: &str) -> Outcome<PathBuf> {
 }
 
 /// Checks by programs that share no code with ours: a naive Python re-implementation of every map, the ridge in numpy,
-/// OpenDP's samplers, and a JSON Schema validator.
+/// OpenDP's samplers, the accountants of dp-accounting, and a JSON Schema validator.
 fn oracles() -> Outcome {
-    let python = venv("oracles", &["numpy", "opendp", "jsonschema"])?;
+    let python = venv("oracles", ORACLES)?;
     let oracle = root().join("crates/m2m/tests/oracle");
     let work = root().join("target/oracle");
     std::fs::create_dir_all(&work).map_err(|error| format!("cannot make {}: {error}", work.display()))?;
@@ -218,14 +251,13 @@ fn oracles() -> Outcome {
     cargo(&["build", "--workspace", "--examples"])?;
     let examples = target().join("debug/examples");
     run(Command::new(examples.join("oracle_case")).arg(&work))?;
-    for table in ["rows", "users"] {
-        let files = ["json", "csv", "sums"].map(|ending| work.join(format!("{table}.{ending}")));
-        run(Command::new(&python).arg(oracle.join("naive.py")).args(files))?;
-    }
+    run(Command::new(&python).arg(oracle.join("naive.py")).arg(&work))?;
+    run(Command::new(&python).arg(oracle.join("vector.py")).arg(&work))?;
     let fits = work.join("fit");
     run(Command::new(examples.join("oracle_fit")).arg(&fits))?;
     run(Command::new(&python).arg(oracle.join("fit.py")).arg(&fits))?;
     run(Command::new(&python).arg(oracle.join("opendp_noise.py")).arg(examples.join("draws")))?;
+    run(Command::new(&python).arg(oracle.join("accounting.py")).arg(examples.join("calibrations")))?;
     run(Command::new(&python)
         .arg(oracle.join("release_schema.py"))
         .arg(root().join("docs/release.schema.json"))

@@ -19,7 +19,7 @@ probabilities give a lower bound on ε. The verdict is `broken` if a bound is ab
 in ten thousand runs of the whole audit. A bound below the claim proves nothing; the proofs are in PRIVACY.md.")]
 pub struct Args {
     /// Releases of either table of a case; the slow ones of the default design get a part of them
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 16_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     trials: u64,
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]

@@ -55,9 +55,12 @@ impl Sums {
                 "a user has rows in two parts, so more than max_rows of them could count; split the table by user, or sketch all files together".into(),
             ));
         }
+        // No table is that long, but a file can claim anything.
+        let (Some(rows), Some(blocks)) = (self.rows.checked_add(other.rows), added(&self.blocks, &other.blocks)) else {
+            return Err(Error::Sums("the parts add up to more than 2¹²⁷, so one is damaged; sketch it again".into()));
+        };
+        (self.rows, self.blocks) = (rows, blocks);
         self.users.extend(other.users);
-        self.rows += other.rows;
-        add(&mut self.blocks, &other.blocks);
         Ok(())
     }
 
@@ -101,10 +104,11 @@ pub(crate) fn public(sum: i128, noise: i128) -> i64 {
     sum.saturating_add(noise).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-fn add(totals: &mut [Vec<i128>], parts: &[Vec<i128>]) {
-    for (total, part) in totals.iter_mut().flatten().zip(parts.iter().flatten()) {
-        *total = total.checked_add(*part).expect("2¹²⁷ is out of reach");
-    }
+/// The sums of two parts, unless one of them overflows.
+fn added(one: &[Vec<i128>], other: &[Vec<i128>]) -> Option<Vec<Vec<i128>>> {
+    let block =
+        |(one, other): (&Vec<i128>, &Vec<i128>)| one.iter().zip(other).map(|(a, b)| a.checked_add(*b)).collect();
+    one.iter().zip(other).map(block).collect()
 }
 
 /// A schema and a design made ready to add up rows.

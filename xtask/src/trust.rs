@@ -1,0 +1,130 @@
+//! Checks that take too long for every change: faults, fuzzing, and the comparison with an independent program.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::{Outcome, cargo, root, run, target, venv};
+
+/// The tests of faults with many kills; only their report is shown.
+pub fn faults(kills: u64) -> Outcome {
+    let (lines, succeeded) = listen(
+        Command::new("cargo").current_dir(root()).env("M2M_KILLS", kills.to_string()).args([
+            "test",
+            "--package",
+            "m2m-cli",
+            "--test",
+            "faults",
+            "--",
+            "--nocapture",
+            "--test-threads=1",
+        ]),
+        |line| line.contains("faults: ") || line.starts_with("test ") || line.contains("panicked"),
+    )?;
+    let killed: u64 = lines
+        .iter()
+        .filter_map(|line| line.split("faults: ").nth(1)?.split_once(": ")?.1.split(' ').next()?.parse::<u64>().ok())
+        .sum();
+    println!("{killed} processes killed");
+    if succeeded { Ok(()) } else { Err("a fault was not survived; see above".into()) }
+}
+
+/// The tests of hostile input with many more cases; only their report is shown.
+pub fn fuzz(runs: u64) -> Outcome {
+    let mut command = Command::new("cargo");
+    command.current_dir(root()).env("M2M_FUZZ_CASES", runs.to_string());
+    command.args(["test", "--package", "m2m", "--test", "fuzz", "--", "--nocapture"]);
+    in_memory(&mut command);
+    let (_, succeeded) = listen(&mut command, |line| {
+        line.contains("fuzz: ") || line.starts_with("test ") || line.contains("it panics")
+    })?;
+    if succeeded { Ok(()) } else { Err("an input was not survived; see above".into()) }
+}
+
+/// Small files of a test are best kept in memory.
+fn in_memory(command: &mut Command) {
+    if std::path::Path::new("/dev/shm").is_dir() {
+        command.env("TMPDIR", "/dev/shm");
+    }
+}
+
+const TARGETS: [&str; 6] = ["release", "sums", "ledger", "schema", "csv", "sql"];
+
+/// Every fuzz target, with a corpus of its own below `target` that grows; that in the repository is only read.
+pub fn fuzz_guided(runs: u64) -> Outcome {
+    cargo(&["+nightly", "fuzz", "build", "--sanitizer", "none"]).map_err(|error| {
+        format!("{error}\ninstall it: `rustup toolchain install nightly` and `cargo install cargo-fuzz`")
+    })?;
+    let mut failed = Vec::new();
+    let mut report = Vec::new();
+    for name in TARGETS {
+        let found = target().join("fuzz").join(name);
+        std::fs::create_dir_all(&found).map_err(|error| format!("cannot make {}: {error}", found.display()))?;
+        let mut command = Command::new("cargo");
+        command.current_dir(root()).args(["+nightly", "fuzz", "run", "--sanitizer", "none", name]);
+        command.arg(&found).arg(root().join("fuzz/corpus").join(name));
+        if name == "release" {
+            command.arg(root().join("crates/m2m/tests/golden"));
+        }
+        command.args(["--", &format!("-runs={runs}"), "-max_len=8192", "-timeout=20", "-rss_limit_mb=1024"]);
+        command.args(["-print_final_stats=1", "-verbosity=0"]);
+        in_memory(&mut command);
+        let (lines, succeeded) = listen(&mut command, |line| {
+            line.contains("panicked") || line.contains("ERROR") || line.contains("SUMMARY") || line.contains("artifact")
+        })?;
+        let stat = |name: &str| {
+            let text = lines.iter().find_map(|line| line.split_once(name).map(|(_, value)| value.trim().to_owned()));
+            text.unwrap_or_else(|| "?".into())
+        };
+        let executions = stat("stat::number_of_executed_units:");
+        let memory = stat("stat::peak_rss_mb:");
+        report.push(format!("{name:<10}{executions:>12} executions, {memory:>5} MB at most"));
+        println!("{}", report[report.len() - 1]);
+        if !succeeded {
+            failed.push(name);
+        }
+    }
+    println!("\n{}", report.join("\n"));
+    if failed.is_empty() { Ok(()) } else { Err(format!("these targets failed: {}", failed.join(", "))) }
+}
+
+/// Sums of many records against `tests/oracle/vector.py`.
+pub fn oracle(records: u64) -> Outcome {
+    let python = venv("oracles", crate::ORACLES)?;
+    let work = target().join("oracle-many");
+    cargo(&["build", "--package", "m2m", "--example", "oracle_case"])?;
+    run(Command::new(target().join("debug/examples/oracle_case")).arg(&work).arg(records.to_string()))?;
+    run(Command::new(python).arg(root().join("crates/m2m/tests/oracle/vector.py")).arg(&work))
+}
+
+/// Runs a command and shows some of the lines that it prints. All of them, and whether it succeeded.
+fn listen(command: &mut Command, shown: impl Fn(&str) -> bool + Sync) -> Outcome<(Vec<String>, bool)> {
+    let words = format!("{command:?}").replace('"', "");
+    eprintln!("xtask: {words}");
+    let failed = |error: std::io::Error| format!("xtask: cannot run {words}: {error}");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let lines = std::thread::scope(|scope| {
+        let shown = &shown;
+        let read = |input: Box<dyn std::io::Read + Send>| {
+            BufReader::new(input)
+                .split(b'\n')
+                .map_while(Result::ok)
+                .map(|line| String::from_utf8_lossy(&line).into_owned())
+                .inspect(|line| {
+                    if shown(line) {
+                        println!("{line}");
+                    }
+                })
+                .collect::<Vec<_>>()
+        };
+        let beside = scope.spawn({
+            let err = Box::new(err.expect("it is piped"));
+            move || read(err)
+        });
+        let mut lines = read(Box::new(out.expect("it is piped")));
+        lines.extend(beside.join().expect("reading lines does not panic"));
+        lines
+    });
+    let status = child.wait().map_err(failed)?;
+    Ok((lines, status.success()))
+}
