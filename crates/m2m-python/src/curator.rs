@@ -143,7 +143,7 @@ impl Privacy {
     }
 }
 
-/// Exact sums of a table or of a part of it. There is no way to look at them.
+/// Exact sums of a table or of a part of it. There is no way to look at them but `to_bytes` and `save`, which hand out the secret.
 #[pyclass(frozen, module = "m2m._native")]
 pub struct Sums(Mutex<Option<m2m::Sums>>);
 

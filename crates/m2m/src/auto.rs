@@ -83,6 +83,8 @@ const MAX_TRIPLE_GROUPS: usize = 8;
 const MAX_CELLS: usize = 1 << 22;
 /// A weight is at most this.
 const MAX_WEIGHT: f64 = 1e6;
+/// Tables have at most so many different ones.
+const MAX_WEIGHTS: usize = 400;
 /// The most columns whose pairs are tabulated.
 const MAX_COLUMNS: usize = 400;
 
@@ -104,15 +106,23 @@ pub struct FirstRound {
     rows: Option<u64>,
     /// There before any row is read; after that, drawing noise cannot fail.
     source: NoiseSource,
+    process: u32,
 }
 
 impl FirstRound {
     /// Refuses what cannot be released, before any data is seen.
     pub fn new(schema: &Schema, auto: &Auto, privacy: Privacy) -> Result<Self, Error> {
         check(schema)?;
-        weighed(schema, auto)?;
-        marginals(&Calibration::new(schema, privacy)?, schema)?;
-        Ok(Self { schema: schema.clone(), privacy, rows: auto.rows, source: NoiseSource::from_os()? })
+        let calibration = Calibration::new(schema, privacy)?;
+        marginals(&calibration, schema)?;
+        rehearse(&calibration, schema, auto)?;
+        Ok(Self {
+            schema: schema.clone(),
+            privacy,
+            rows: auto.rows,
+            source: NoiseSource::from_os()?,
+            process: std::process::id(),
+        })
     }
 
     /// What adds up the rows of this round.
@@ -133,6 +143,7 @@ impl FirstRound {
 
     /// Releases the count and the marginals. The whole budget is to be debited before.
     pub fn privatise(mut self, sums: Sums) -> Result<Release, Error> {
+        not_forked(self.process)?;
         let design = if sums.design() == &first_round() { first_round() } else { self.design()? };
         let (rows, mut histograms) = sums.into_parts(&self.schema, &design)?;
         let of = |map: &MapSpec| {
@@ -179,6 +190,7 @@ pub struct SecondRound {
     design: Design,
     /// There before any row is read.
     source: NoiseSource,
+    process: u32,
 }
 
 impl SecondRound {
@@ -190,7 +202,7 @@ impl SecondRound {
     /// For sums that were made with the design of a second round.
     pub fn with_design(first: &Release, design: Design) -> Result<Self, Error> {
         both(first, &design)?;
-        Ok(Self { first: first.clone(), design, source: NoiseSource::from_os()? })
+        Ok(Self { first: first.clone(), design, source: NoiseSource::from_os()?, process: std::process::id() })
     }
 
     /// The features of this round.
@@ -205,6 +217,7 @@ impl SecondRound {
 
     /// Adds noise to the tables, and puts the release together. A pledge is to be redeemed before.
     pub fn privatise(mut self, sums: Sums) -> Result<Release, Error> {
+        not_forked(self.process)?;
         let (_, tables) = sums.into_parts(self.first.schema(), &self.design)?;
         with_tables(&self.first, &self.design, tables, &mut |mechanism, noise| {
             mechanism.draw(&mut self.source, noise);
@@ -214,14 +227,30 @@ impl SecondRound {
 
 /// The tables that follow from what the first round released.
 pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Error> {
+    check(first.schema())?;
     let [marginals] = first.blocks() else { return Err(no_first_round()) };
     let reserved = first.reserved().ok_or_else(no_first_round)?.share;
     let schema = first.schema();
     let calibration = Calibration::new(schema, first.privacy())?;
     let scale = auto.rows.map_or(first.count().value as f64, |rows| rows as f64).max(1.0);
     let tables =
-        Tables { schema, calibration: &calibration, scale, first: marginals, weights: &weighed(schema, auto)? };
-    Design::reserving(tables.blocks(reserved)?, Decimal::ONE - reserved)
+        Tables { schema, calibration: &calibration, scale, first: marginals, weights: &Weights::new(schema, auto)? };
+    Ok(Design::reserving(tables.blocks(reserved)?, Decimal::ONE - reserved)?.after(first.hash()))
+}
+
+/// Refuses, before anything is spent, weights or a budget with which the second round would fail. Shares and noise follow from
+/// these alone, whatever the marginals are.
+fn rehearse(calibration: &Calibration<'_>, schema: &Schema, auto: &Auto) -> Result<(), Error> {
+    let weights = Weights::new(schema, auto)?;
+    let third: Decimal = TRIPLES.parse()?;
+    let rest = Decimal::ONE - MARGINALS.parse()?;
+    let (pairs, triples) = (weights.pairs(), weights.triples());
+    for (share, tables) in [(rest, &pairs), (rest - third, &pairs), (third, &triples)] {
+        for (share, tables) in weights.shares(share, tables)? {
+            calibration.tables(tables.len(), share)?;
+        }
+    }
+    Ok(())
 }
 
 /// The release of both rounds.
@@ -240,7 +269,8 @@ pub(crate) fn with_tables(
 /// What the second round does, and what both do together: the shares of the second add up to what the first reserved.
 fn both(first: &Release, design: &Design) -> Result<(Plan, Plan), Error> {
     let Some(reserved) = first.reserved() else { return Err(no_first_round()) };
-    let fits = design.reserved() == Decimal::ONE - reserved.share
+    let fits = design.first() == Some(first.hash().as_str())
+        && design.reserved() == Decimal::ONE - reserved.share
         && design.blocks().iter().all(|block| matches!(block.map, MapSpec::Merged(_)))
         && matches!(first.blocks(), [block] if matches!(block.map(), MapSpec::Hist(_)));
     if !fits {
@@ -253,6 +283,14 @@ fn both(first: &Release, design: &Design) -> Result<(Plan, Plan), Error> {
     blocks.extend(design.blocks().iter().cloned());
     let calibration = Calibration::new(first.schema(), first.privacy())?;
     Ok((Plan::calibrated(&calibration, design)?, Plan::calibrated(&calibration, &Design::new(blocks)?)?))
+}
+
+/// A process that was forked has the same noise as the one that keyed it, and must not add it to other sums.
+fn not_forked(process: u32) -> Result<(), Error> {
+    if process == std::process::id() {
+        return Ok(());
+    }
+    Err(Error::Random("it was keyed in another process; make the round in the process that releases it".into()))
 }
 
 fn no_first_round() -> Error {
@@ -316,36 +354,79 @@ fn chosen(calibration: &Calibration<'_>, schema: &Schema, rows: f64) -> Result<M
     Ok(histograms(*fits.unwrap_or(&CANDIDATES[0])))
 }
 
-/// Weights by columns' places.
-fn weighed(schema: &Schema, auto: &Auto) -> Result<Vec<(Vec<u32>, f64)>, Error> {
-    let place = |name: &String| {
-        let at = schema.columns().iter().position(|column| &column.name == name);
-        at.map(|at| at as u32).ok_or_else(|| {
-            Error::Design(format!("auto: there is no column `{name}` to give a weight to; take one of the schema"))
-        })
-    };
-    let weighed = |weight: &Weight| {
-        let columns = weight.columns.iter().map(place).collect::<Result<_, Error>>()?;
-        if weight.weight.to_f64() > MAX_WEIGHT {
-            return Err(Error::Design(format!(
-                "auto: the weight {} is more than {MAX_WEIGHT}; give less",
-                weight.weight
-            )));
-        }
-        Ok((columns, weight.weight.to_f64()))
-    };
-    let weights = auto.weights.iter().map(weighed).collect::<Result<Vec<_>, Error>>()?;
-    let count = schema.columns().len() as u32;
-    if (0..count).all(|i| (i + 1..count).all(|j| weight_of(&weights, &[i, j]) == 0.0)) {
-        return Err(Error::Design("auto: every pair of columns has weight 0; take --design hist".into()));
-    }
-    Ok(weights)
+/// A table, by the places of its columns.
+type Places = Vec<u32>;
+
+/// How much tables matter.
+struct Weights {
+    columns: u32,
+    given: Vec<(Vec<u32>, f64)>,
 }
 
-/// How much a table matters.
-fn weight_of(weights: &[(Vec<u32>, f64)], table: &[u32]) -> f64 {
-    let applies = |columns: &[u32]| columns.iter().all(|column| table.contains(column));
-    weights.iter().filter(|(columns, _)| applies(columns)).map(|(_, weight)| weight).product()
+impl Weights {
+    fn new(schema: &Schema, auto: &Auto) -> Result<Self, Error> {
+        let place = |name: &String| {
+            let at = schema.columns().iter().position(|column| &column.name == name);
+            at.map(|at| at as u32).ok_or_else(|| {
+                Error::Design(format!("auto: there is no column `{name}` to give a weight to; take one of the schema"))
+            })
+        };
+        let given = |weight: &Weight| {
+            let columns = weight.columns.iter().map(place).collect::<Result<_, Error>>()?;
+            if weight.weight.to_f64() > MAX_WEIGHT {
+                let message = format!("auto: the weight {} is more than {MAX_WEIGHT}; give less", weight.weight);
+                return Err(Error::Design(message));
+            }
+            Ok((columns, weight.weight.to_f64()))
+        };
+        let given = auto.weights.iter().map(given).collect::<Result<_, Error>>()?;
+        let weights = Self { columns: schema.columns().len() as u32, given };
+        if weights.pairs().is_empty() {
+            return Err(Error::Design("auto: every pair of columns has weight 0; take --design hist".into()));
+        }
+        Ok(weights)
+    }
+
+    fn of(&self, table: &[u32]) -> f64 {
+        let applies = |columns: &[u32]| columns.iter().all(|column| table.contains(column));
+        self.given.iter().filter(|(columns, _)| applies(columns)).map(|(_, weight)| weight).product()
+    }
+
+    /// The pairs of columns that matter.
+    fn pairs(&self) -> Vec<Vec<u32>> {
+        let all = (0..self.columns).flat_map(|i| (i + 1..self.columns).map(move |j| vec![i, j]));
+        all.filter(|pair| self.of(pair) > 0.0).collect()
+    }
+
+    /// The triples of columns that matter; none if there are too many.
+    fn triples(&self) -> Vec<Vec<u32>> {
+        let n = self.columns;
+        let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
+        let all = pairs.flat_map(|(i, j)| (j + 1..n).map(move |k| vec![i, j, k]));
+        let triples: Vec<_> = all.filter(|triple| self.of(triple) > 0.0).take(MAX_TRIPLES + 1).collect();
+        if triples.len() > MAX_TRIPLES { Vec::new() } else { triples }
+    }
+
+    /// The tables of each weight, with their part of a share. The parts add up to it.
+    fn shares(&self, share: Decimal, tables: &[Vec<u32>]) -> Result<Vec<(Decimal, Vec<Places>)>, Error> {
+        let mut weights: Vec<f64> = tables.iter().map(|table| self.of(table)).collect();
+        let total: f64 = weights.iter().sum();
+        weights.sort_by(f64::total_cmp);
+        weights.dedup();
+        if weights.len() > MAX_WEIGHTS {
+            return Err(Error::Design(format!("auto: tables have more than {MAX_WEIGHTS} weights; give fewer")));
+        }
+        let mut rest = share;
+        let mut shares = Vec::with_capacity(weights.len());
+        for (at, weight) in weights.iter().enumerate() {
+            let same: Vec<Vec<u32>> = tables.iter().filter(|table| self.of(table) == *weight).cloned().collect();
+            let is_last = at + 1 == weights.len();
+            let part = if is_last { rest } else { floor(share.to_f64() * weight * same.len() as f64 / total)? };
+            rest = rest.checked_sub(part).ok_or_else(too_far_apart)?;
+            shares.push((part, same));
+        }
+        Ok(shares)
+    }
 }
 
 /// What the tables of the second round are made from.
@@ -357,23 +438,15 @@ struct Tables<'a> {
     /// What was released of the histograms.
     first: &'a ReleasedBlock,
     /// Columns whose tables matter more or less.
-    weights: &'a [(Vec<u32>, f64)],
+    weights: &'a Weights,
 }
 
 impl Tables<'_> {
     /// The tables of all pairs of columns and, where the noise allows, of all triples.
     fn blocks(&self, share: Decimal) -> Result<Vec<Block>, Error> {
-        let count = self.schema.columns().len() as u32;
-        let all: Vec<Vec<u32>> = (0..count).flat_map(|i| (i + 1..count).map(move |j| vec![i, j])).collect();
-        let pairs: Vec<Vec<u32>> = all.iter().filter(|pair| self.weight(pair) > 0.0).cloned().collect();
+        let (pairs, triples) = (self.weights.pairs(), self.weights.triples());
         let third: Decimal = TRIPLES.parse()?;
-        let triples: Vec<Vec<u32>> = all
-            .iter()
-            .flat_map(|pair| (pair[1] + 1..count).map(|k| vec![pair[0], pair[1], k]))
-            .filter(|triple| self.weight(triple) > 0.0)
-            .take(MAX_TRIPLES + 1)
-            .collect();
-        if !triples.is_empty() && triples.len() <= MAX_TRIPLES && self.cells(&triples, MAX_TRIPLE_GROUPS) <= MAX_CELLS {
+        if !triples.is_empty() && self.cells(&triples, MAX_TRIPLE_GROUPS) <= MAX_CELLS {
             let noise = self.noise(third, &triples)?;
             if 3f64.powf(1.5) * noise <= WORTHWHILE {
                 let mut blocks = self.by_weight(share - third, &pairs, pair_groups)?;
@@ -384,29 +457,11 @@ impl Tables<'_> {
         self.by_weight(share, &pairs, pair_groups)
     }
 
-    fn weight(&self, table: &[u32]) -> f64 {
-        weight_of(self.weights, table)
-    }
-
-    /// A block for the tables of each weight, with its share, and as many groups as its noise makes worthwhile.
+    /// A block for the tables of each weight, with as many groups as its noise makes worthwhile.
     fn by_weight(&self, share: Decimal, tables: &[Vec<u32>], groups: fn(f64) -> u32) -> Result<Vec<Block>, Error> {
-        let mut weights: Vec<f64> = tables.iter().map(|table| self.weight(table)).collect();
-        let total: f64 = weights.iter().sum();
-        weights.sort_by(f64::total_cmp);
-        weights.dedup();
-        let mut rest = share;
-        let mut blocks = Vec::with_capacity(weights.len());
-        for (at, weight) in weights.iter().enumerate() {
-            let same: Vec<Vec<u32>> = tables.iter().filter(|table| self.weight(table) == *weight).cloned().collect();
-            let part = match at + 1 == weights.len() {
-                true => rest,
-                false => floor(share.to_f64() * weight * same.len() as f64 / total)?,
-            };
-            rest = rest.checked_sub(part).unwrap_or_default();
-            let noise = self.noise(part, &same)?;
-            blocks.push(self.block(part, &same, groups(noise))?);
-        }
-        Ok(blocks)
+        let block =
+            |(share, tables): (Decimal, Vec<Vec<u32>>)| self.block(share, &tables, groups(self.noise(share, &tables)?));
+        self.weights.shares(share, tables)?.into_iter().map(block).collect()
     }
 
     /// The standard deviation of the noise on the share of rows in a cell: one-hot noise does not depend on how many
@@ -455,11 +510,13 @@ fn triple_groups(noise: f64) -> u32 {
 fn floor(share: f64) -> Result<Decimal, Error> {
     let millionths = (share * 1e6).floor();
     if millionths < 1.0 {
-        return Err(Error::Design(
-            "auto: the weights are so far apart that some tables get nothing; give those 0".into(),
-        ));
+        return Err(too_far_apart());
     }
     Decimal::from_f64(millionths / 1e6)
+}
+
+fn too_far_apart() -> Error {
+    Error::Design("auto: the weights are so far apart that some tables get nothing; give those 0".into())
 }
 
 /// The group of each cell: numbers by the rank of the middle of their cell, levels one each (the rarest together if there

@@ -273,6 +273,10 @@ fn rounds_go_through_files() {
     }
     assert!(release.blocks().len() == 3 && release.reserved().is_none());
     assert!(SecondRound::after(&release, &Auto::default()).is_err(), "nothing is left for a third round");
+    let dear = Privacy::new(budget("1", None, None));
+    let other = FirstRound::new(&schema(), &Auto::default(), dear).unwrap();
+    let other = other.privatise(merged(&auto::first_round())).unwrap();
+    assert!(SecondRound::with_design(&other, design).is_err(), "tables that follow from another first round");
     let other = Design::parse("hist").unwrap();
     assert!(SecondRound::with_design(&first, other).is_err(), "histograms are for the first round");
 }

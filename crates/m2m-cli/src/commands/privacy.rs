@@ -195,6 +195,9 @@ impl PrivacyArgs {
         let mut release = first.privatise(sums)?;
         if let Some(pledge) = pledge {
             release = release.with_pledge(pledge);
+            if let Some(ledger) = &self.ledger {
+                Ledger::lock(ledger)?.seal(&release)?;
+            }
         }
         self.write(&release, output, force)?;
         console::say!(

@@ -42,6 +42,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Some(first) if is_second => {
             let first = Release::open(first)?;
             args.privacy.check_second(&first, &args.output)?;
+            if file.schema() != first.schema() {
+                return Err(Mistake(
+                    "these sums have another schema than the first round; sketch them with --after".into(),
+                )
+                .into());
+            }
             let second = SecondRound::with_design(&first, file.design().clone())?;
             return args.privacy.publish_second(&first, second, file.read()?, &args.output, args.force);
         }

@@ -30,7 +30,7 @@ enum Parts {
         scale: f64,
         shift: f64,
         bins: u32,
-        atoms: Vec<f64>,
+        atoms: Arc<[f64]>,
     },
     Levels {
         codes: u32,
@@ -65,11 +65,11 @@ impl Cells {
             (None, range) => {
                 let range = range.expect("a column without codes has a range");
                 let span = range.max() - range.min();
-                let atoms = || range.atoms().iter().map(|atom| range.unit(*atom)).collect::<Vec<_>>();
+                let atoms = || range.atoms().iter().map(|atom| range.unit(*atom)).collect::<Arc<[f64]>>();
                 if lattice(kind) {
                     let per_cell = ((span + 1.0) / f64::from(bins)).ceil().max(1.0);
                     let bins = ((span + 1.0) / per_cell).ceil() as u32;
-                    let atoms = if per_cell > 1.0 { atoms() } else { Vec::new() };
+                    let atoms = if per_cell > 1.0 { atoms() } else { Arc::new([]) };
                     Parts::Bins { scale: span / per_cell, shift: 0.5 / per_cell, bins, atoms }
                 } else {
                     Parts::Bins { scale: f64::from(bins), shift: 0.0, bins, atoms: atoms() }

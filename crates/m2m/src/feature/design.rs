@@ -35,6 +35,8 @@ use crate::{Decimal, Error, Schema};
 pub struct Design {
     blocks: Vec<Block>,
     reserved: Decimal,
+    /// In a second round: the hash of the first.
+    after: Option<String>,
 }
 
 /// One map of a design.
@@ -53,6 +55,8 @@ struct RawDesign {
     map: Vec<Block>,
     #[serde(default, skip_serializing_if = "is_zero")]
     reserved: Decimal,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
@@ -318,12 +322,12 @@ impl Design {
                 "the shares of the maps add up to {total}; change them so that they add up to 1"
             )));
         }
-        Ok(Self { blocks, reserved })
+        Ok(Self { blocks, reserved, after: None })
     }
 
     /// A design of one map.
     pub fn single(map: MapSpec) -> Self {
-        Self { blocks: vec![Block { share: Decimal::ONE, map }], reserved: Decimal::ZERO }
+        Self { blocks: vec![Block { share: Decimal::ONE, map }], reserved: Decimal::ZERO, after: None }
     }
 
     /// The maps with their shares.
@@ -336,12 +340,22 @@ impl Design {
         self.reserved
     }
 
+    /// The same as the second round after a first with this hash.
+    pub(crate) fn after(self, first: String) -> Self {
+        Self { after: Some(first), ..self }
+    }
+
+    /// The hash of the first round that this is the second for.
+    pub(crate) fn first(&self) -> Option<&str> {
+        self.after.as_deref()
+    }
+
     /// Reads the TOML form: a `[[map]]` with `kind`, `share` and its parameters for each.
     pub fn from_toml(text: &str) -> Result<Self, Error> {
         let design: Self = toml::from_str(text).map_err(|error| Error::Design(toml_message(&error, "design: ")))?;
-        if design.reserved != Decimal::ZERO {
+        if design.reserved != Decimal::ZERO || design.after.is_some() {
             return Err(Error::Design(
-                "`reserved` is for the rounds of --design auto; give all of the budget to maps".into(),
+                "`reserved` and `after` are for the rounds of --design auto; give all of the budget to maps".into(),
             ));
         }
         Ok(design)
@@ -417,20 +431,20 @@ impl Default for Design {
         let half: Decimal = "0.5".parse().expect("a decimal");
         let block = |map| Block { share: half, map };
         let blocks = vec![block(MapSpec::Hist(HistSpec::default())), block(MapSpec::Rff(RffSpec::default()))];
-        Self { blocks, reserved: Decimal::ZERO }
+        Self { blocks, reserved: Decimal::ZERO, after: None }
     }
 }
 
 impl TryFrom<RawDesign> for Design {
     type Error = Error;
     fn try_from(raw: RawDesign) -> Result<Self, Error> {
-        Self::reserving(raw.map, raw.reserved)
+        Ok(Self { after: raw.after, ..Self::reserving(raw.map, raw.reserved)? })
     }
 }
 
 impl From<Design> for RawDesign {
     fn from(design: Design) -> Self {
-        Self { map: design.blocks, reserved: design.reserved }
+        Self { map: design.blocks, reserved: design.reserved, after: design.after }
     }
 }
 

@@ -37,7 +37,16 @@ struct Record {
     #[serde(default)]
     spent: Vec<Entry>,
     #[serde(default)]
+    first: Vec<First>,
+    #[serde(default)]
     redeemed: Vec<Redeemed>,
+}
+
+/// What a first round released, so that no other file passes for it.
+#[derive(Serialize, Deserialize)]
+struct First {
+    pledge: String,
+    hash: String,
 }
 
 /// A second round that a debit has paid for.
@@ -68,10 +77,12 @@ pub struct Entry {
 }
 
 /// What is appended.
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 struct Addition {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     spent: Vec<Entry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    first: Vec<First>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     redeemed: Vec<Redeemed>,
 }
@@ -206,7 +217,9 @@ impl Ledger {
                 && entry.neighbours == statement.neighbours
                 && entry.budget == statement.budget
         };
-        if !self.record.spent.iter().any(paid) {
+        let hash = first.hash();
+        let released = |first: &First| first.pledge == pledge && first.hash == hash;
+        if !self.record.spent.iter().any(paid) || !self.record.first.iter().any(released) {
             return refuse("was not debited for this first round");
         }
         if self.record.redeemed.iter().any(|redeemed| redeemed.pledge == pledge) {
@@ -252,13 +265,22 @@ impl LockedLedger {
         Ok(pledge)
     }
 
+    /// Notes what a first round has released. Without this its pledge is worth nothing.
+    pub fn seal(self, first: &Release) -> Result<(), Error> {
+        let ledger = Ledger::open(&self.path)?;
+        let Some(pledge) = first.reserved().and_then(|reserved| reserved.pledge.clone()) else { return Ok(()) };
+        let first = First { pledge, hash: first.hash() };
+        self.append(&ledger, &Addition { first: vec![first], ..Addition::default() })?;
+        Ok(())
+    }
+
     /// Notes that the second round of a release is made, or refuses if this ledger has not paid for it, or it was made before.
     pub fn redeem(self, first: &Release, what: &str) -> Result<(), Error> {
         let ledger = Ledger::open(&self.path)?;
         let pledge = ledger.check_pledge(first)?.to_owned();
         self.append(
             &ledger,
-            &Addition { spent: Vec::new(), redeemed: vec![Redeemed { at: now(), what: what.to_owned(), pledge }] },
+            &Addition { redeemed: vec![Redeemed { at: now(), what: what.to_owned(), pledge }], ..Addition::default() },
         )?;
         Ok(())
     }
@@ -274,7 +296,7 @@ impl LockedLedger {
             budget: privacy.budget,
             pledge,
         };
-        self.append(&ledger, &Addition { spent: vec![entry], redeemed: Vec::new() })
+        self.append(&ledger, &Addition { spent: vec![entry], ..Addition::default() })
     }
 
     fn append(self, ledger: &Ledger, addition: &Addition) -> Result<Ledger, Error> {
@@ -411,6 +433,8 @@ mod tests {
         assert!(redeem(&paths[0], &first).is_err(), "not paid for");
         let pledge = Ledger::lock(&paths[0]).unwrap().pledge(&schema, &privacy, "first").unwrap();
         let paid = first.clone().with_pledge(pledge);
+        assert!(redeem(&paths[0], &paid).is_err(), "the ledger has not heard what was released");
+        Ledger::lock(&paths[0]).unwrap().seal(&paid).unwrap();
         assert!(redeem(&paths[1], &paid).is_err(), "paid for elsewhere");
         redeem(&paths[0], &paid).unwrap();
         assert!(redeem(&paths[0], &paid).err().unwrap().to_string().contains("was made"));

@@ -132,6 +132,9 @@ impl Plan {
     /// Theorems 1 to 4 of PRIVACY.md give each block its part, and the parts add up: Σ Δ₁/t ≤ ε for Laplace and
     /// K-norm noise, Σ Δ₂²/2σ² ≤ ρ for Gaussian noise, and for (ε, δ) the whole is one Gaussian mechanism.
     pub fn new(schema: &Schema, design: &Design, privacy: Privacy) -> Result<Self, Error> {
+        if design.reserved() != Decimal::ZERO {
+            return Err(Error::Design("these are the maps of one of two rounds; release them by the rounds".into()));
+        }
         Self::calibrated(&Calibration::new(schema, privacy)?, design)
     }
 

@@ -5,7 +5,7 @@ mod file;
 use serde::{Deserialize, Serialize};
 
 use crate::feature::{Block, Body, MapSpec};
-use crate::privatise::{Budget, Mechanism, Neighbours, NoiseKind, Plan, Privacy};
+use crate::privatise::{Budget, Calibration, Mechanism, Neighbours, NoiseKind, Plan, Privacy};
 use crate::{Decimal, Design, Error, Schema};
 
 /// One differentially private release. Everything in it is public.
@@ -198,7 +198,7 @@ impl Release {
                 return wrong("a block of sums does not fit its map");
             }
         }
-        let plan = Plan::new(&self.schema, &self.design()?, self.privacy())?;
+        let plan = Plan::calibrated(&Calibration::new(&self.schema, self.privacy())?, &self.design()?)?;
         let enough = match (self.count.noise, plan.count()) {
             (None, None) => true,
             (Some(stated), Some(needed)) => stated.is_at_least(&needed),
