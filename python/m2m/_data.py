@@ -29,9 +29,9 @@ def source(
     way. ``twice`` says that the data will be read twice; what can be read only once is then kept.
     """
     if isinstance(data, str | os.PathLike):
-        return Source.files(_expand([data]), delimiter, strict)
+        return Source.files(_expand([data]), delimiter, twice, strict)
     if isinstance(data, list | tuple) and data and all(isinstance(item, str | os.PathLike) for item in data):
-        return Source.files(_expand(data), delimiter, strict)
+        return Source.files(_expand(data), delimiter, twice, strict)
     if delimiter is not None:
         raise Error("a delimiter is for CSV files; leave it out")
     module = type(data).__module__.partition(".")[0]

@@ -11,6 +11,7 @@ import pickle
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ WAYS: dict[str, Callable[[polars.DataFrame, Path], Any]] = {
     "csv": lambda frame, path: _csv(frame, path),
     "parquet": lambda frame, path: _parquet(frame, path),
     "pattern": lambda frame, path: _pattern(frame, path),
+    "pipe": lambda frame, path: _pipe(frame, path),
     "list of paths": lambda frame, path: sorted(Path(_pattern(frame, path)).parent.glob("part-*.csv")),
 }
 
@@ -71,6 +73,14 @@ def _csv(frame: polars.DataFrame, path: Path) -> Path:
 def _parquet(frame: polars.DataFrame, path: Path) -> str:
     frame.write_parquet(path / "people.parquet")
     return str(path / "people.parquet")
+
+
+def _pipe(frame: polars.DataFrame, path: Path) -> Path:
+    """A file that can be read only once."""
+    pipe = path / f"pipe-{len(list(path.iterdir()))}"
+    os.mkfifo(pipe)
+    threading.Thread(target=frame.write_csv, args=(pipe,), daemon=True).start()
+    return pipe
 
 
 def _pattern(frame: polars.DataFrame, path: Path) -> str:

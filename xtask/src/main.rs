@@ -345,7 +345,7 @@ fn venv(name: &str, packages: &[&str]) -> Outcome<PathBuf> {
     let (marker, list) = (directory.join("packages.txt"), packages.join("\n"));
     if std::fs::read_to_string(&marker).ok().as_ref() != Some(&list) {
         run(Command::new("python3").args(["-m", "venv"]).arg(&directory))
-            .map_err(|error| format!("{error}\ninstall Python 3.10 or newer with its venv module"))?;
+            .map_err(|error| format!("{error}\ninstall Python 3.11 or newer with its venv module"))?;
         run(Command::new(&python)
             .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
             .args(packages))?;

@@ -12,6 +12,7 @@ use m2m::source::{self, CsvOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
+use crate::run::interruptible;
 use crate::{Error, fail, raise};
 
 const STREAM: &CStr = c"arrow_array_stream";
@@ -27,11 +28,20 @@ pub struct Source(pub Arc<source::Table>);
 
 #[pymethods]
 impl Source {
-    /// Files of one table.
+    /// Files of one table. Of a pipe a copy is kept if it is read `twice`.
     #[staticmethod]
-    fn files(paths: Vec<PathBuf>, delimiter: Option<&str>, strict: bool) -> PyResult<Self> {
+    fn files(
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        delimiter: Option<&str>,
+        twice: bool,
+        strict: bool,
+    ) -> PyResult<Self> {
         let delimiter = delimiter.map(byte).transpose()?;
-        let table = source::Table::open(&paths, CsvOptions { delimiter }).map_err(raise)?;
+        let table = interruptible(py, None, move |flag| {
+            let table = source::Table::open(&paths, CsvOptions { delimiter })?;
+            if twice { table.rereadable(flag) } else { Ok(table) }
+        })?;
         Ok(Self(Arc::new(table.strict(strict))))
     }
 

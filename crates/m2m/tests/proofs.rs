@@ -77,7 +77,7 @@ fn rust_files(folder: &Path, into: &mut Vec<PathBuf>) {
 fn unsafe_code_stands_in_one_file() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
-    for name in ["m2m", "m2m-cli"] {
+    for name in ["m2m", "m2m-cli", "m2m-python"] {
         rust_files(&crates.join(name).join("src"), &mut files);
     }
     assert!(files.len() > 80, "the sources are found");
@@ -85,15 +85,16 @@ fn unsafe_code_stands_in_one_file() {
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
         let code = |line: &&str| !line.trim_start().starts_with("//");
-        let words = text.lines().filter(code).flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
-        let mut words = words.filter(|word| matches!(*word, "unsafe" | "unsafe_code")).peekable();
-        if words.peek().is_some() {
+        let is_unsafe = |line: &str| ["unsafe ", "unsafe_code"].iter().any(|word| line.contains(word));
+        if text.lines().filter(code).any(is_unsafe) {
             allowed.push(file.strip_prefix(crates).unwrap().to_owned());
             let blocks = text.lines().filter(code).filter(|line| line.contains("unsafe {")).count();
             assert!(blocks > 0 && text.matches("// SAFETY:").count() >= blocks, "each block gives its reason");
         }
     }
-    assert_eq!(allowed, [Path::new("m2m/src/simd.rs")]);
+    allowed.sort();
+    // The Python package takes over what others hand it by Arrow's C interface.
+    assert_eq!(allowed, [Path::new("m2m-python/src/input.rs"), Path::new("m2m/src/simd.rs")]);
     let manifest = std::fs::read_to_string(crates.parent().unwrap().join("Cargo.toml")).unwrap();
     assert!(manifest.contains("unsafe_code = \"deny\"") && manifest.contains("undocumented_unsafe_blocks"));
 }
