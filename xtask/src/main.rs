@@ -110,7 +110,7 @@ const BROWSER: &[&str] = &["selenium==4.51.0", "selenium-axe-python==2.2.0", "sc
 fn page() -> Outcome {
     browser()?;
     let python = venv("browser", BROWSER)?;
-    cargo(&["build", "--package", "m2m-cli"])?;
+    cargo(&["build", "--workspace", "--bins"])?;
     for check in ["page.py", "api.py"] {
         run(Command::new(&python)
             .arg(root().join("crates/m2m-cli/tests/browser").join(check))
