@@ -300,7 +300,7 @@ fn options_that_do_not_go_together() {
     error: the following required arguments were not provided:
       --schema <FILE>
 
-    Usage: m2m sketch --schema <FILE> --epsilon <ε> --output <FILE> <DATA>...
+    Usage: m2m sketch --epsilon <ε> --output <FILE> --schema <FILE> <DATA>...
 
     For more information, try '--help'.
     ");

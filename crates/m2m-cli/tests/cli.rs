@@ -436,7 +436,7 @@ fn demo_answers_near_the_truth() {
       smoker: boolean, may be missing
       registered: date from 2010-01-01 to 2019-12-31
     Contents:
-      hist: histograms of 32 bins; 301 sums, share 0.5, discrete Laplace noise of standard deviation 26.0 rows each
+      hist: histograms of 48 bins; 349 sums, share 0.5, discrete Laplace noise of standard deviation 26.0 rows each
       merged: 36 tables of up to 2 columns, in groups of about equal counts; 1382 sums, share 0.5, discrete Laplace noise of standard deviation 103.9 rows each
     Hash: sha256:…
     ");
