@@ -142,7 +142,7 @@ def sketch(
     privacy = _privacy(epsilon, delta, rho, neighbours, count_share, noise)
     design = _design(design)
     if (rows is not None or weights) and design != "auto":
-        raise Error(f"--{'weight' if rows is None else 'rows'} is for the design auto; leave it out")
+        raise _for_auto_alone(rows)
     two_rounds = design == "auto" and len(schema.columns) > 1
     account = _account(ledger, what)
     if account:
@@ -152,13 +152,17 @@ def sketch(
         one = native.OneRound(schema._native, "hist" if design == "auto" else design, privacy)
         table = source(data, schema._needed(), strict=strict, delimiter=delimiter)
         return Release._of(one.privatise(_add_up(table, schema, one.design(), threads, progress), account))
-    # The noise of each round is there before the first row is read for it.
+    # The source of each round's noise is keyed before the first row is read for it.
     first = native.FirstRound(schema._native, privacy, _rows(rows), _weights(weights))
     table = source(data, schema._needed(), twice=True, strict=strict, delimiter=delimiter)
     second = first.privatise(_add_up(table, schema, first.design(), threads, progress), account)
     with _debited(account):
         sums = _add_up(table, schema, second.design(), threads, progress, quiet=True)
     return Release._of(second.privatise(sums))
+
+
+def _for_auto_alone(rows: int | None) -> Error:
+    return Error(f"--{'weight' if rows is None else 'rows'} is for the design auto; leave it out")
 
 
 def _rows(rows: int | None) -> int | None:
@@ -308,11 +312,25 @@ def merge(parts: Sequence[Sums] | Iterator[Sums]) -> Sums:
     return whole
 
 
-class FirstRound:
+class _Round:
+    """One of the two rounds of the design ``"auto"``."""
+
+    _native: native.FirstRound | native.SecondRound
+
+    @property
+    def design(self) -> str:
+        """The features to add up; public."""
+        return self._native.design()
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        raise Error("a round holds noise that is not drawn twice, so it cannot be sent elsewhere; send its design")
+
+
+class FirstRound(_Round):
     """The first of the two rounds of the design ``"auto"``, for tables in parts: the count and the marginals.
 
-    Its noise is drawn when it is made, before any row is read, so it stays where it is: what goes to the parts is
-    ``design``, which is public.
+    The source of its noise is keyed when it is made, before any row is read, so it stays in its process: what goes to
+    the parts is ``design``, which is public.
 
     >>> import polars
     >>> parts = [polars.DataFrame({"a": [1, 2] * 300, "b": [True, False] * 300}) for _ in range(2)]
@@ -321,6 +339,8 @@ class FirstRound:
     >>> second = first.release(merge(sums(part, schema, design=first.design) for part in parts))
     >>> release = second.release(merge(sums(part, schema, design=second.design) for part in parts))
     """
+
+    _native: native.FirstRound
 
     def __init__(
         self,
@@ -338,11 +358,6 @@ class FirstRound:
         self._privacy = _privacy(epsilon, delta, rho, neighbours, count_share)
         self._native = native.FirstRound(self.schema._native, self._privacy, _rows(rows), _weights(weights))
 
-    @property
-    def design(self) -> str:
-        """The features to add up; public."""
-        return self._native.design()
-
     def release(
         self,
         sums: Sums,
@@ -359,11 +374,8 @@ class FirstRound:
         assert account is not None
         native.ledger_check(account[0], self.schema._native, self._privacy)
 
-    def __reduce_ex__(self, protocol: object) -> str:
-        raise Error("a round holds noise that is not drawn twice, so it cannot be sent elsewhere; send its design")
 
-
-class SecondRound:
+class SecondRound(_Round):
     """The second round: tables of columns in groups that are fitted to what the first released."""
 
     def __init__(self) -> None:
@@ -377,17 +389,9 @@ class SecondRound:
 
     _native: native.SecondRound
 
-    @property
-    def design(self) -> str:
-        """The features to add up; public."""
-        return self._native.design()
-
     def release(self, sums: Sums) -> Release:
         """Adds the noise that was paid for with the first round, and has the release."""
         return Release._of(self._native.privatise(sums._native))
-
-    def __reduce_ex__(self, protocol: object) -> str:
-        raise Error("a round holds noise that is not drawn twice, so it cannot be sent elsewhere; send its design")
 
 
 class Ledger:

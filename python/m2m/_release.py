@@ -32,7 +32,7 @@ class Release:
     Release(ε = 2, about ... rows: age, sex, hours, income, smoker)
     >>> release.mean("age")
     Estimate(... ± ...)
-    >>> release.sql("SELECT sex, AVG(age) FROM people GROUP BY sex")["sex"]
+    >>> release.sql("SELECT sex, AVG(age) FROM people GROUP BY sex")["sex"][:2]
     ['female', 'male']
 
     Every ``where`` is a condition as in SQL, such as ``"age >= 40 AND sex = 'female'"``.

@@ -12,6 +12,7 @@ from ._table import _needs
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from ._estimate import Estimate
     from ._release import Release
 
 
@@ -62,12 +63,7 @@ class Plotter:
         low, high = self._release._bounds(column)
         at = _grid(low, high, points)
         found = self._release.cdf(column, at, where)
-        ax = _axes(ax)
-        x = [self._place(column, value) for value in at]
-        ax.plot(x, [estimate.value for estimate in found], color="tab:blue")
-        bands = ([estimate.low for estimate in found], [estimate.high for estimate in found])
-        ax.fill_between(x, *bands, color="tab:blue", alpha=0.25, linewidth=0)
-        ax.set_xlabel(column)
+        ax = self._band(column, at, found, ax)
         ax.set_ylabel("share of rows at or below")
         ax.set_ylim(0, 1)
         return ax
@@ -102,12 +98,7 @@ class Plotter:
         if other is None:
             at = _grid(low, high, points or 60)
             found = release.density(column, at, where=where)
-            ax = _axes(ax)
-            x = [self._place(column, value) for value in at]
-            ax.plot(x, [estimate.value for estimate in found], color="tab:blue")
-            bands = ([estimate.low for estimate in found], [estimate.high for estimate in found])
-            ax.fill_between(x, *bands, color="tab:blue", alpha=0.25, linewidth=0)
-            ax.set_xlabel(column)
+            ax = self._band(column, at, found, ax)
             ax.set_ylabel("density")
             return ax
         steps = points or 24
@@ -120,6 +111,16 @@ class Plotter:
         ax.set_xlabel(column)
         ax.set_ylabel(other)
         ax.figure.colorbar(mesh, ax=ax, label="density")
+        return ax
+
+    def _band(self, column: str, at: Sequence[float], found: Sequence[Estimate], ax: Axes | None) -> Axes:
+        """A line along a column with its 95% band."""
+        ax = _axes(ax)
+        x = [self._place(column, value) for value in at]
+        ax.plot(x, [estimate.value for estimate in found], color="tab:blue")
+        bands = ([estimate.low for estimate in found], [estimate.high for estimate in found])
+        ax.fill_between(x, *bands, color="tab:blue", alpha=0.25, linewidth=0)
+        ax.set_xlabel(column)
         return ax
 
     def _place(self, column: str, value: float) -> Any:

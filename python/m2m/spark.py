@@ -22,6 +22,7 @@ from ._curator import (
     _account,
     _debited,
     _design,
+    _for_auto_alone,
     _privacy,
     merge,
 )
@@ -70,7 +71,7 @@ def sketch(
         ledger_check(account[0], schema._native, privacy)
     if design != "auto" or len(schema.columns) == 1:
         if rows is not None or weights:
-            raise Error(f"--{'weight' if rows is None else 'rows'} is for the design auto; leave it out")
+            raise _for_auto_alone(rows)
         one = OneRound(schema._native, "hist" if design == "auto" else design, privacy)
         return Release._of(one.privatise(sums(frame, schema, design=one.design())._native, account))
     options: dict[str, Any] = {"rows": rows, "weights": weights, "neighbours": neighbours, "count_share": count_share}

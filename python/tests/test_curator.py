@@ -79,7 +79,8 @@ def _pipe(frame: polars.DataFrame, path: Path) -> Path:
     """A file that can be read only once."""
     pipe = path / f"pipe-{len(list(path.iterdir()))}"
     os.mkfifo(pipe)
-    threading.Thread(target=frame.write_csv, args=(pipe,), daemon=True).start()
+    # polars may open a path more than once, and a reader would take the first time for the whole.
+    threading.Thread(target=pipe.write_text, args=(frame.write_csv(),), daemon=True).start()
     return pipe
 
 

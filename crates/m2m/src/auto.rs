@@ -290,7 +290,9 @@ fn not_forked(process: u32) -> Result<(), Error> {
     if process == std::process::id() {
         return Ok(());
     }
-    Err(Error::Random("it was keyed in another process; make the round in the process that releases it".into()))
+    Err(Error::Sums(
+        "the noise of this round was keyed in another process; release it in that one, or make a new round".into(),
+    ))
 }
 
 fn no_first_round() -> Error {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use m2m::auto::{FirstRound, SecondRound};
-use m2m::privatise::{Budget, Ledger, Neighbours, Noise, NoiseKind, Plan, Privacy};
+use m2m::privatise::{Budget, Ledger, LockedLedger, Neighbours, Noise, NoiseKind, Plan, Privacy};
 use m2m::{Decimal, Release, Schema, Sums};
 
 use crate::console::{self, Mistake};
@@ -153,13 +153,32 @@ impl PrivacyArgs {
 
     /// Debits the ledger. From when this returns until the guard is released, an interruption waits.
     pub fn debit(&self, schema: &Schema, privacy: &Privacy, output: &Path) -> anyhow::Result<console::Interrupt> {
+        Ok(self.pay(|ledger| ledger.debit(schema, privacy, &output.display().to_string()))?.1)
+    }
+
+    /// Has the ledger changed, if there is one. From when this returns until the guard is released, an interruption waits.
+    fn pay<T>(
+        &self,
+        change: impl FnOnce(LockedLedger) -> Result<T, m2m::Error>,
+    ) -> anyhow::Result<(Option<T>, console::Interrupt)> {
         // Others may hold the ledger for long; until it is ours, an interruption changes nothing.
         let ledger = self.ledger.as_deref().map(Ledger::lock).transpose()?;
         let past_recall = console::hold_interrupt();
-        if let Some(ledger) = ledger {
-            ledger.debit(schema, privacy, &output.display().to_string())?;
+        Ok((ledger.map(change).transpose()?, past_recall))
+    }
+
+    /// Says of what fails from here on that the ledger has paid for it.
+    fn paid<T, E>(&self, result: Result<T, E>) -> anyhow::Result<T>
+    where
+        Result<T, E>: Context<T, E>,
+        anyhow::Error: From<E>,
+    {
+        match &self.ledger {
+            Some(ledger) => {
+                result.with_context(|| format!("{} was debited, but nothing was released", ledger.display()))
+            }
+            None => Ok(result?),
         }
-        Ok(past_recall)
     }
 
     /// Debits the ledger, then adds noise, then writes.
@@ -187,17 +206,13 @@ impl PrivacyArgs {
         output: &Path,
         force: bool,
     ) -> anyhow::Result<()> {
-        let ledger = self.ledger.as_deref().map(Ledger::lock).transpose()?;
-        let mut past_recall = console::hold_interrupt();
-        let pledge = ledger.map(|ledger| ledger.pledge(sums.schema(), privacy, &output.display().to_string()));
-        let pledge = pledge.transpose()?;
+        let what = output.display().to_string();
+        let (pledge, mut past_recall) = self.pay(|ledger| ledger.pledge(sums.schema(), privacy, &what))?;
         *past_recall = true;
-        let mut release = first.privatise(sums)?;
-        if let Some(pledge) = pledge {
+        let mut release = self.paid(first.privatise(sums))?;
+        if let (Some(ledger), Some(pledge)) = (&self.ledger, pledge) {
             release = release.with_pledge(pledge);
-            if let Some(ledger) = &self.ledger {
-                Ledger::lock(ledger)?.seal(&release)?;
-            }
+            self.paid(Ledger::lock(ledger).and_then(|ledger| ledger.seal(&release)))?;
         }
         self.write(&release, output, force)?;
         console::say!(
@@ -217,13 +232,9 @@ impl PrivacyArgs {
         output: &Path,
         force: bool,
     ) -> anyhow::Result<()> {
-        let ledger = self.ledger.as_deref().map(Ledger::lock).transpose()?;
-        let mut past_recall = console::hold_interrupt();
-        if let Some(ledger) = ledger {
-            ledger.redeem(first, &output.display().to_string())?;
-        }
+        let (_, mut past_recall) = self.pay(|ledger| ledger.redeem(first, &output.display().to_string()))?;
         *past_recall = true;
-        let release = second.privatise(sums)?;
+        let release = self.paid(second.privatise(sums))?;
         self.write(&release, output, force)?;
         console::say!("wrote {}: {}", output.display(), release.statement().budget);
         if self.ledger.is_none() {

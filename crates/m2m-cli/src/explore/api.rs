@@ -345,24 +345,12 @@ fn chart_of(answer: &sql::Table) -> Option<String> {
 pub struct OfFit {
     formula: String,
     #[serde(default)]
-    learner: LearnerName,
+    learner: Learner,
     penalty: Option<f64>,
     #[serde(rename = "where")]
     condition: Option<String>,
     #[serde(default)]
     charts: bool,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum LearnerName {
-    #[default]
-    Linear,
-    Ridge,
-    Logistic,
-    Multinomial,
-    Poisson,
-    Svm,
 }
 
 /// A model of the rows.
@@ -374,14 +362,7 @@ pub async fn fit(State(explorer): Shared, body: Result<Json<OfFit>, JsonRejectio
         let formula = Formula::parse(&asked.formula, schema)?;
         let condition = checked(asked.condition.as_deref(), schema)?;
         let watched = Watched { fit: &shared.fit, stop, condition: condition.as_ref() };
-        let learner = match asked.learner {
-            LearnerName::Linear => Learner::Linear,
-            LearnerName::Ridge => Learner::Ridge,
-            LearnerName::Logistic => Learner::Logistic,
-            LearnerName::Multinomial => Learner::Multinomial,
-            LearnerName::Poisson => Learner::Poisson,
-            LearnerName::Svm => Learner::Svm,
-        };
+        let learner = asked.learner;
         let options = learn::Options { penalty: asked.penalty, weights: None };
         let fitted = learn::fit(&watched, &formula, learner, &options)?;
         let common = Common::new(asked.condition, asked.charts);

@@ -1,13 +1,14 @@
 //! Releases with noise from a seed, artificial populations, and records as values.
 #![allow(dead_code)]
 
+use m2m::auto::{Auto, FirstRound, SecondRound};
 use m2m::expr::{Checked, Scalar};
 use m2m::panel::{Panel, Record, Value};
 use m2m::privatise::{Budget, Plan, Privacy};
 use m2m::schema::Kind;
 use m2m::source::{self, Table};
 use m2m::sums::Sketcher;
-use m2m::{Design, Release, Schema};
+use m2m::{Design, Release, Schema, Sums};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
@@ -32,11 +33,13 @@ impl Exact {
     }
 
     pub fn of(sketcher: &Sketcher, privacy: Privacy, table: &Table) -> Self {
-        let sums = sketch(sketcher, table, 2);
-        let secret = secret(&sums);
         let plan = Plan::new(sketcher.schema(), sketcher.design(), privacy).unwrap();
-        let release = sums.privatise(plan.draw().unwrap()).unwrap();
-        Self { secret, document: serde_json::from_str(&release.to_json()).unwrap() }
+        Self::noised(sketch(sketcher, table, 2), |sums| sums.privatise(plan.draw().unwrap()).unwrap())
+    }
+
+    fn noised(sums: Sums, privatise: impl FnOnce(Sums) -> Release) -> Self {
+        let secret = secret(&sums);
+        Self { secret, document: serde_json::from_str(&privatise(sums).to_json()).unwrap() }
     }
 
     /// The number of rows.
@@ -48,16 +51,30 @@ impl Exact {
     pub fn release(&self, seed: u64) -> Release {
         let mut random = Random::new(seed);
         let mut document = self.document.clone();
-        if !document["count"]["noise"].is_null() {
+        // A second round has the count and the sums of the first as those were released.
+        let released = document["blocks"].as_array().unwrap().len() - self.secret.blocks.len();
+        if released == 0 && !document["count"]["noise"].is_null() {
             let noise = laplace(&mut random, &document["count"]["noise"]);
             document["count"]["value"] = json!(self.secret.rows as i64 + noise);
         }
-        for (block, sums) in document["blocks"].as_array_mut().unwrap().iter_mut().zip(&self.secret.blocks) {
+        let blocks = &mut document["blocks"].as_array_mut().unwrap()[released..];
+        for (block, sums) in blocks.iter_mut().zip(&self.secret.blocks) {
             let noisy: Vec<i64> = sums.iter().map(|sum| *sum as i64 + laplace(&mut random, &block["noise"])).collect();
             block["sums"] = json!(noisy);
         }
         Release::from_bytes(hashed(&document).as_bytes()).unwrap()
     }
+}
+
+/// A release of the default design with the noise of a seed, for a table whose number of rows is public.
+pub fn in_two_rounds(schema: &Schema, privacy: Privacy, table: &Table, rows: u64, seed: u64) -> Release {
+    let auto = Auto { rows: Some(rows), ..Auto::default() };
+    let first = FirstRound::new(schema, &auto, privacy).unwrap();
+    let sums = sketch(&first.sketcher().unwrap(), table, 1);
+    let first = Exact::noised(sums, |sums| first.privatise(sums).unwrap()).release(seed);
+    let second = SecondRound::after(&first, &auto).unwrap();
+    let sums = sketch(&second.sketcher().unwrap(), table, 1);
+    Exact::noised(sums, |sums| second.privatise(sums).unwrap()).release(!seed)
 }
 
 /// Discrete Laplace noise: the difference of two geometric variables, which are exponential ones rounded down.

@@ -2,7 +2,7 @@
 
 use faer::prelude::Solve;
 use faer::{Mat, Side};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::formula::{Encoded, Formula, Outcome};
 use super::loss::{Loss, sigmoid};
@@ -11,10 +11,11 @@ use crate::estimate::{Estimate, Parts, WeightedSample};
 use crate::{Error, Schema};
 
 /// What is learned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Learner {
     /// Least squares.
+    #[default]
     Linear,
     /// Least squares with a penalty.
     Ridge,
