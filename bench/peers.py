@@ -128,6 +128,25 @@ class Jobs:
         )
         return 1
 
+    def make_large(self):
+        """Columns that hang together a little, in row groups of a million."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        path, columns = os.path.join(self.directory, "large.parquet"), [f"c{k}" for k in range(20)]
+        with open(os.path.join(self.directory, "large.toml"), "w") as schema:
+            for name in columns:
+                schema.write(f'[[column]]\nname = "{name}"\ntype = "number"\nmin = 0\nmax = 1\n')
+        if os.path.exists(path):
+            return 1
+        # Under another name until it is whole.
+        with pa.parquet.ParquetWriter(path + ".part", pa.schema([(name, pa.float64()) for name in columns])) as file:
+            for _ in range(10):
+                common = rng.random(1_000_000)
+                file.write_table(pa.table({name: 0.7 * rng.random(1_000_000) + 0.3 * common for name in columns}))
+        os.rename(path + ".part", path)
+        return 1
+
     def noise_opendp(self):
         import opendp.prelude as dp
 

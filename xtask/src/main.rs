@@ -26,6 +26,7 @@ const USAGE: &str = "usage:
   cargo xtask bench           speed beside the peers, in one interleaved run
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe
+  cargo xtask bench large     time and memory of the default design on 10^7 rows of 20 columns
   cargo xtask bench python    the Python package: speed beside numpy and Rust, import, wheel, boosting on a release of Adult
       --data DIR    where adult.csv.gz is [../shared/data]
   cargo xtask bench spark     the package on two executors of Spark beside one machine
@@ -50,9 +51,10 @@ fn main() -> ExitCode {
         ["oracle", ref options @ ..] => number(options, "--records", 1_000_000).and_then(trust::oracle),
         ["stream", ref options @ ..] => number(options, "--rows", 100_000_000).and_then(stream::run),
         ["sbom"] => sbom::run(),
-        ["bench"] => bench(),
-        ["bench", "fit"] => bench_fit(),
+        ["bench"] => bench_program("speed", &["numpy", "torch", "duckdb", "pyarrow", "opendp"]),
+        ["bench", "fit"] => bench_program("fit", &["numpy", "scipy"]),
         ["bench", "memory"] => bench_memory(),
+        ["bench", "large"] => bench_program("large", &["numpy", "pyarrow"]),
         ["bench", "spark"] => bench_spark(),
         ["bench", "python"] => bench_python(&root().join("../shared/data")),
         ["bench", "python", "--data", directory] => bench_python(Path::new(directory)),
@@ -265,23 +267,13 @@ fn oracles() -> Outcome {
         .arg(&work))
 }
 
-fn bench() -> Outcome {
-    let python = venv("peers", &["numpy", "torch", "duckdb", "pyarrow", "opendp"])?;
+/// The program of the benchmarks, beside peers from a venv that is made for it.
+fn bench_program(what: &str, peers: &[&str]) -> Outcome {
+    let python = venv("peers", peers)?;
     cargo(&["build", "--release", "--package", "m2m-bench", "--package", "m2m-cli"])?;
     let release = target().join("release");
     run(Command::new(release.join("m2m-bench"))
-        .arg("speed")
-        .arg(python)
-        .arg(release.join("m2m"))
-        .arg(root().join("target/bench")))
-}
-
-fn bench_fit() -> Outcome {
-    let python = venv("peers", &["numpy", "scipy"])?;
-    cargo(&["build", "--release", "--package", "m2m-bench", "--package", "m2m-cli"])?;
-    let release = target().join("release");
-    run(Command::new(release.join("m2m-bench"))
-        .arg("fit")
+        .arg(what)
         .arg(python)
         .arg(release.join("m2m"))
         .arg(root().join("target/bench")))

@@ -75,6 +75,7 @@ pub(crate) fn common_bits<const N: usize>(simd: Simd, a: [&[u64]; N], b: [&[u64]
         use std::arch::x86_64::*;
         #[target_feature(enable = "avx512f,avx512vpopcntdq")]
         fn counting<const N: usize>(a: [&[u64]; N], b: [&[u64]; N]) -> [[u64; N]; N] {
+            debug_assert!(a.iter().chain(&b).all(|set| set.len() == a[0].len()) && a[0].len().is_multiple_of(8));
             let mut sums = [[_mm512_setzero_si512(); N]; N];
             for at in (0..a[0].len()).step_by(8) {
                 // SAFETY: the slice is eight words, as many as are read, and the load needs no alignment.
@@ -126,6 +127,7 @@ pub(crate) fn equal_bits(simd: Simd, numbers: &[u16], value: u16, bits: &mut [u6
         fn avx512(numbers: &[u16], value: u16, bits: &mut [u64]) {
             let value = _mm512_set1_epi16(value as i16);
             for (numbers, bits) in numbers.chunks_exact(64).zip(bits) {
+                debug_assert_eq!(numbers.len(), 64);
                 // SAFETY: both halves are 32 numbers within the chunk, and the load needs no alignment.
                 let halves = [0, 32].map(|at| unsafe { _mm512_loadu_si512(numbers.as_ptr().add(at).cast()) });
                 let [low, high] = halves.map(|half| _mm512_cmpeq_epi16_mask(half, value));

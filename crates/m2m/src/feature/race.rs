@@ -131,12 +131,13 @@ struct RaceAdder<'a> {
 #[derive(Default)]
 struct Work {
     bytes: Lane<u8>,
+    counts: [u32; COMPARED],
     places: Lane<u32>,
     counter: Counter,
 }
 
 /// Up to this many different values are counted by comparing, the rest by incrementing.
-const COMPARED: u32 = 32;
+const COMPARED: usize = 32;
 
 impl Adder for RaceAdder<'_> {
     fn add(&mut self, panel: &Panel, sums: &mut [i64]) {
@@ -169,10 +170,10 @@ impl Adder for RaceAdder<'_> {
 
 impl Race {
     fn count(&self, highs: &[u32], work: &mut Work, sums: &mut [i64]) {
-        let (low, high) = range(self.simd, highs, &mut work.bytes);
-        if high - low < COMPARED {
-            for value in low..=high {
-                sums[self.bucket(value)] += count_equal(self.simd, &work.bytes[..highs.len()], value as u8);
+        let (low, values) = compare(self.simd, highs, &mut work.bytes, &mut work.counts);
+        if values > 0 {
+            for (value, count) in (low..).zip(&work.counts[..values]) {
+                sums[self.bucket(value)] += i64::from(*count);
             }
         } else {
             let places = &mut work.places[..highs.len()];
@@ -200,36 +201,40 @@ fn buckets_loop(highs: &[u32], count: u32, places: &mut [u32]) {
 }
 
 dispatched! {
-    fn range(highs: &[u32], bytes: &mut [u8; PANEL]) -> (u32, u32) = range_loop
+    fn compare(highs: &[u32], bytes: &mut [u8; PANEL], counts: &mut [u32; COMPARED]) -> (u32, usize) = compare_loop
 }
 
-/// The smallest and the largest value, and the low byte of each.
+/// Counts each value by comparing all with it. Returns the smallest and how many values there may be from there on: none,
+/// and nothing is counted, if there are too many.
 #[inline(always)]
-fn range_loop(highs: &[u32], bytes: &mut [u8; PANEL]) -> (u32, u32) {
+fn compare_loop(highs: &[u32], bytes: &mut [u8; PANEL], counts: &mut [u32; COMPARED]) -> (u32, usize) {
+    const LANES: usize = 64;
     let (mut low, mut high) = (u32::MAX, 0);
     for (byte, value) in bytes.iter_mut().zip(highs) {
         low = low.min(*value);
         high = high.max(*value);
         *byte = *value as u8;
     }
-    (low, high)
-}
-
-dispatched! {
-    fn count_equal(bytes: &[u8], value: u8) -> i64 = count_equal_loop
-}
-
-#[inline(always)]
-fn count_equal_loop(bytes: &[u8], value: u8) -> i64 {
-    const LANES: usize = 64;
-    let mut lanes = [0u8; LANES];
-    let steps = bytes.chunks_exact(LANES);
-    let rest = steps.remainder().iter().filter(|byte| **byte == value).count();
-    // PANEL / LANES = 12 steps: a lane cannot overflow.
-    for step in steps {
-        for l in 0..LANES {
-            lanes[l] += u8::from(step[l] == value);
-        }
+    let last = (high - low) as usize;
+    if last >= COMPARED {
+        return (low, 0);
     }
-    lanes.iter().map(|lane| i64::from(*lane)).sum::<i64>() + rest as i64
+    // What has none of the other values has the last.
+    let mut rest = highs.len() as u32;
+    for (value, count) in (low..).zip(&mut counts[..last]) {
+        let value = value as u8;
+        let mut lanes = [0u8; LANES];
+        let steps = bytes[..highs.len()].chunks_exact(LANES);
+        *count = steps.remainder().iter().map(|byte| u32::from(*byte == value)).sum();
+        // PANEL / LANES = 12 steps: a lane cannot overflow.
+        for step in steps {
+            for l in 0..LANES {
+                lanes[l] += u8::from(step[l] == value);
+            }
+        }
+        *count += lanes.iter().map(|lane| u32::from(*lane)).sum::<u32>();
+        rest -= *count;
+    }
+    counts[last] = rest;
+    (low, last + 1)
 }

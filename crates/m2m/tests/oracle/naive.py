@@ -471,23 +471,20 @@ def singles(*numbers):
     return [single(*number.as_integer_ratio()) for number in numbers]
 
 
-FAST_SIN = singles(math.pi / 2, -0.6459634, 0.07968848, -0.004672228, 0.00015082057)
-FAST_COS = singles(-1.2336988, 0.2536532, -0.020813966, 0.00085969)
+FAST_SIN = singles(2.2214413, -0.91353005, 0.11269653, -0.0066075283, 0.00021329249)
+FAST_COS = singles(1.4142133, -1.7447125, 0.3587163, -0.029430673, 0.0012136648)
 
 
 def fast_pair(total):
     """The fraction of the accumulator, in units of 2⁻³², to cosine and sine in units of 2⁻²⁰."""
-    phase = int((total - math.floor(total)) * 2.0**32)
-    twice = 2 * phase % 2**32
-    sign = -1.0 if (phase ^ twice) >> 31 else 1.0
-    v = single(twice - 2**32 if twice >> 31 else twice, 2**31)
+    phase = int((total - math.floor(total)) * 2.0**32) | 1
+    v = single(phase - 2**32 if phase >> 31 else phase, 2**31)
     y = single(*(v * v).as_integer_ratio())
-    s, c = FAST_SIN[4], FAST_COS[3]
+    s, c = FAST_SIN[4], FAST_COS[4]
     for k in range(3, -1, -1):
-        s = fma_single(s, y, FAST_SIN[k])
-    for k in range(2, -1, -1):
-        c = fma_single(c, y, FAST_COS[k])
-    c, s = fma_single(c, sign * y, 12.0 + sign), fma_single(s, sign * v, 12.0)
+        s, c = fma_single(s, y, FAST_SIN[k]), fma_single(c, y, FAST_COS[k])
+    s = single(*(v * s).as_integer_ratio())
+    c, s = fma_single(s, -s, 13.0), fma_single(s, c, 12.0)
     return int((c - 12.0) * 2**20), int((s - 12.0) * 2**20)
 
 

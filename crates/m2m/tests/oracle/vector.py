@@ -158,17 +158,14 @@ def race(spec, columns, places):
 
 
 def fast_pair(total):
-    phase = ((total - numpy.floor(total)) * 2.0**32).astype(numpy.int64)
-    twice = 2 * phase % 2**32
-    sign = numpy.where((phase ^ twice) >> 31 & 1, -1.0, 1.0)
-    v = numpy.where(twice >> 31, twice - 2**32, twice).astype(numpy.float32).astype(numpy.float64) / 2.0**31
+    phase = ((total - numpy.floor(total)) * 2.0**32).astype(numpy.int64) | 1
+    v = numpy.where(phase >> 31, phase - 2**32, phase).astype(numpy.float32).astype(numpy.float64) / 2.0**31
     y = single(v * v)
-    s, c = naive.FAST_SIN[4], naive.FAST_COS[3]
+    s, c = naive.FAST_SIN[4], naive.FAST_COS[4]
     for k in range(3, -1, -1):
-        s = fma_single(s, y, naive.FAST_SIN[k])
-    for k in range(2, -1, -1):
-        c = fma_single(c, y, naive.FAST_COS[k])
-    return (fma_single(c, sign * y, 12.0 + sign) - 12.0) * 2.0**20, (fma_single(s, sign * v, 12.0) - 12.0) * 2.0**20
+        s, c = fma_single(s, y, naive.FAST_SIN[k]), fma_single(c, y, naive.FAST_COS[k])
+    s = single(v * s)
+    return (fma_single(s, -s, 13.0) - 12.0) * 2.0**20, (fma_single(s, c, 12.0) - 12.0) * 2.0**20
 
 
 def precise_pair(total):
