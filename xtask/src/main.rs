@@ -152,6 +152,7 @@ const PYTHON: &[&str] = &[
     "pandas==3.1.1",
     "pyarrow==26.0.1",
     "duckdb==2.0.0",
+    "dask==2026.8.0",
     "scikit-learn==1.9.1",
     "matplotlib==3.11.2",
     "tqdm==4.70.1",
