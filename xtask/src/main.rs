@@ -27,6 +27,7 @@ const USAGE: &str = "usage:
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe
   cargo xtask bench python    the Python package: speed beside numpy and Rust, import, wheel, boosting on a release of Adult
+                              and on rows of MST and AIM
       --data DIR    where adult.csv.gz is [../shared/data]
   cargo xtask bench spark     the package on two executors of Spark beside one machine
   cargo xtask bench explore   time to the first view, time per interaction and size of the explorer's pages
@@ -208,6 +209,7 @@ fn docs() -> Outcome {
 
 fn bench_python(data: &Path) -> Outcome {
     let python = venv("python", PYTHON)?;
+    let peers = venv("accuracy", PEERS)?;
     let wheel = wheel(&python)?;
     install(&python, &wheel)?;
     cargo(&["build", "--release", "--package", "m2m-cli"])?;
@@ -219,6 +221,8 @@ fn bench_python(data: &Path) -> Outcome {
         .arg(target().join("release/m2m"))
         .arg("--data")
         .arg(data)
+        .arg("--peers")
+        .arg(peers)
         .arg("--work")
         .arg(root().join("target/bench")))
 }
