@@ -141,8 +141,12 @@ NUMERIC = {
 }
 
 
-def boosting(data: Path) -> None:
-    """A gradient-boosted classifier of Adult's income, on the real rows and on points of a release."""
+#: What the peers' noise, which is Gaussian, cannot do without.
+DELTA = 1e-5
+
+
+def boosting(data: Path, python: Path, work: Path) -> None:
+    """A gradient-boosted classifier of Adult's income: on the real rows, on points of a release, and on peers' rows."""
     path = data / "adult.csv.gz"
     if not path.exists():
         print(f"boosting on Adult: left out, as {path} is not there; give its directory with --data")
@@ -176,28 +180,65 @@ def boosting(data: Path) -> None:
         return numpy.column_stack(parts), (rows[target] == ">50K").to_numpy()
 
     def auc(rows: polars.DataFrame, weights: numpy.ndarray | None = None) -> float:
-        x, y = encoded(rows)
+        known = rows[target].is_not_null().to_numpy()
+        x, y = encoded(rows.filter(known))
+        weights = None if weights is None else weights[known]
         model = HistGradientBoostingClassifier(random_state=0).fit(x, y, sample_weight=weights)
         x, y = encoded(test)
         return float(roc_auc_score(y, model.predict_proba(x)[:, 1]))
 
+    def show(name: str, budget: str, values: list[float]) -> None:
+        each = f" ({', '.join(f'{value:.3f}' for value in values)})" if len(values) > 1 else ""
+        print(f"  {name:<16} {budget:<19} {statistics.mean(values):.3f}{each}", flush=True)
+
     print(f"gradient boosting on Adult ({len(train)} rows, {len(frame.columns)} columns), AUC on {len(test)} others:")
-    print(f"  real rows                  {auc(train):.3f}")
-    for epsilon in (1, 10):
+    show("real rows", "", [auc(train)])
+    for epsilon, delta in ((1, DELTA), (1, None), (10, DELTA)):
+        budget = f"ε = {epsilon}" + (f", δ = {delta}" if delta else "")
         found: dict[str, list[float]] = {"weighted_sample": [], "synthesize": []}
         for seed in range(3):
-            release = m2m.sketch(train, schema, epsilon=epsilon)
+            release = m2m.sketch(train, schema, epsilon=epsilon, delta=delta)
             sample, weights = release.weighted_sample(100_000, seed=seed)
-            points = sample.to_polars()
-            known = points[target].is_not_null().to_numpy()
-            found["weighted_sample"].append(auc(points.filter(known), weights[known]))
-            rows = release.synthesize(len(train), seed=seed).to_polars()
-            found["synthesize"].append(auc(rows.filter(rows[target].is_not_null())))
+            found["weighted_sample"].append(auc(sample.to_polars(), weights))
+            found["synthesize"].append(auc(release.synthesize(len(train), seed=seed).to_polars()))
         for name, values in found.items():
-            print(
-                f"  {name:<16} ε = {epsilon:<4}  {statistics.mean(values):.3f} (3 releases: "
-                f"{', '.join(f'{value:.3f}' for value in values)})"
-            )
+            show(name, budget, values)
+    for system in ("mst", "aim"):
+        rows = rows_of_a_peer(python, system, train, schema, work)
+        show(system.upper(), f"ε = 1, δ = {DELTA}", [auc(rows)])
+
+
+def rows_of_a_peer(
+    python: Path, system: str, train: polars.DataFrame, schema: m2m.Schema, work: Path
+) -> polars.DataFrame:
+    """Synthetic rows of MST or AIM at ε = 1, as many as there are, on cells of our columns.
+
+    Numbers are on the scale of their transform, and missing is a level.
+    """
+    columns = []
+    scaled = train
+    for column in schema.to_dict()["column"]:
+        name = column["name"]
+        if "levels" in column:
+            columns.append({"name": name, "levels": [*column["levels"], "?"]})
+        elif column.get("transform") == "log1p":
+            scaled = scaled.with_columns(polars.col(name).log1p())
+            bounds = {"low": numpy.log1p(column["min"]), "high": numpy.log1p(column["max"])}
+            columns.append({"name": name, **bounds, "atoms": column["atoms"]})
+        else:
+            columns.append({"name": name, "low": column["min"], "high": column["max"], "whole": True})
+    table, description, out = (work / f"{system}.{what}" for what in ("in.csv", "json", "out.csv"))
+    scaled.write_csv(table)
+    description.write_text(json.dumps(columns))
+    script = Path(__file__).parent / "accuracy" / "rows.py"
+    subprocess.run([python, script, system, "1", str(DELTA), "0", table, description, out], check=True)
+    rows = polars.read_csv(out, infer_schema_length=None)
+    for column in columns:
+        if column.get("atoms"):
+            rows = rows.with_columns(polars.col(column["name"]).exp() - 1)
+    for file in (table, description, out):
+        file.unlink()
+    return rows
 
 
 def main() -> None:
@@ -205,6 +246,7 @@ def main() -> None:
     options.add_argument("--wheel", type=Path, required=True)
     options.add_argument("--program", type=Path, required=True)
     options.add_argument("--data", type=Path, required=True)
+    options.add_argument("--peers", type=Path, required=True, help="a Python that has dpmm")
     options.add_argument("--work", type=Path, required=True)
     options.add_argument("--rows", type=int, default=10_000_000)
     options.add_argument("--runs", type=int, default=5)
@@ -212,7 +254,7 @@ def main() -> None:
     print(json.dumps({"cores": os.cpu_count(), "python": sys.version.split()[0], "m2m": m2m.__version__}))
     footprint(given.wheel)
     speed(given.rows, given.runs, given.program, given.work)
-    boosting(given.data)
+    boosting(given.data, given.peers, given.work)
 
 
 if __name__ == "__main__":

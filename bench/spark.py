@@ -25,7 +25,7 @@ COLUMNS = 10
 
 def main() -> None:
     options = argparse.ArgumentParser()
-    options.add_argument("--work", type=Path, required=True)
+    options.add_argument("--work", type=lambda path: Path(path).resolve(), required=True)
     options.add_argument("--rows", type=int, default=10_000_000)
     given = options.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)

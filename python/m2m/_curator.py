@@ -158,7 +158,7 @@ def sketch(
     second = first.privatise(_add_up(table, schema, first.design(), threads, progress), account)
     with _debited(account):
         sums = _add_up(table, schema, second.design(), threads, progress, quiet=True)
-    return Release._of(second.privatise(sums))
+    return Release._of(second.privatise(sums, None))
 
 
 def _for_auto_alone(rows: int | None) -> Error:
@@ -336,7 +336,8 @@ class FirstRound(_Round):
     >>> parts = [polars.DataFrame({"a": [1, 2] * 300, "b": [True, False] * 300}) for _ in range(2)]
     >>> schema = Schema([integer("a", 0, 9), boolean("b")])
     >>> first = FirstRound(schema, epsilon=1)
-    >>> second = first.release(merge(sums(part, schema, design=first.design) for part in parts))
+    >>> marginals = first.release(merge(sums(part, schema, design=first.design) for part in parts))
+    >>> second = SecondRound.after(marginals)
     >>> release = second.release(merge(sums(part, schema, design=second.design) for part in parts))
     """
 
@@ -364,9 +365,12 @@ class FirstRound(_Round):
         *,
         ledger: Ledger | str | os.PathLike[str] | None = None,
         what: str = "m2m.FirstRound.release",
-    ) -> SecondRound:
-        """Debits the ledger for both rounds, adds the noise of this one, and designs the next by it."""
-        return SecondRound._of(self._native.privatise(sums._native, _account(ledger, what)))
+    ) -> Release:
+        """Debits the ledger for both rounds, adds the noise of this one, and has what it releases.
+
+        That can be saved, and the second round can follow at any later time: see :meth:`SecondRound.after`.
+        """
+        return Release._of(self._native.publish(sums._native, _account(ledger, what)))
 
     def check(self, ledger: Ledger | str | os.PathLike[str]) -> None:
         """Refuses early what the ledger would refuse late."""
@@ -379,19 +383,58 @@ class SecondRound(_Round):
     """The second round: tables of columns in groups that are fitted to what the first released."""
 
     def __init__(self) -> None:
-        raise Error("the second round follows from the first; use FirstRound.release")
+        raise Error("the second round follows from the first; use SecondRound.after")
 
     @classmethod
-    def _of(cls, found: native.SecondRound) -> SecondRound:
+    def after(
+        cls,
+        first: Release | str | os.PathLike[str],
+        *,
+        rows: int | None = None,
+        weights: Mapping[str | tuple[str, ...], Number] | None = None,
+    ) -> SecondRound:
+        """The round after what :meth:`FirstRound.release` released.
+
+        The budget of the first is for one second round. A ledger sees to it; without one, another second round after
+        the same first costs more than the release says.
+
+        :param first: that release, or the path of its file
+        :param rows: as in the first round
+        :param weights: as in the first round
+        """
+        if isinstance(first, str | os.PathLike):
+            first = Release.open(first)
+        if not isinstance(first, Release):
+            raise Error("a second round follows what a first one released; give that release, or its file")
         round_ = cls.__new__(cls)
-        round_._native = found
+        round_._native = native.SecondRound.after(first._native, _rows(rows), _weights(weights))
         return round_
 
     _native: native.SecondRound
 
-    def release(self, sums: Sums) -> Release:
-        """Adds the noise that was paid for with the first round, and has the release."""
-        return Release._of(self._native.privatise(sums._native))
+    @property
+    def schema(self) -> Schema:
+        """The schema of the table, which is that of the first round."""
+        return Schema._of(self._native.schema())
+
+    def release(
+        self,
+        sums: Sums,
+        *,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        what: str = "m2m.SecondRound.release",
+    ) -> Release:
+        """Adds the noise that was paid for with the first round, and has the release of both.
+
+        :param ledger: that of the first round, if there was one: it lets the second be made once
+        """
+        return Release._of(self._native.privatise(sums._native, _account(ledger, what)))
+
+    def check(self, ledger: Ledger | str | os.PathLike[str]) -> None:
+        """Refuses early a ledger that has not paid for this round, or has been asked for it before."""
+        account = _account(ledger, "")
+        assert account is not None
+        self._native.check(account[0])
 
 
 class Ledger:

@@ -319,7 +319,7 @@ class _Points(BaseEstimator):  # type: ignore[misc]
         return _array(native.points(self._release._native, source(X, needed), self._names()))
 
 
-class KMeans(ClusterMixin, _Points):  # type: ignore[misc]
+class KMeans(TransformerMixin, ClusterMixin, _Points):  # type: ignore[misc]
     """Groups around centres.
 
     >>> KMeans(n_clusters=2, columns=["age", "hours"]).fit(release).cluster_centers_.shape

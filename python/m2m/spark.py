@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._curator import (
-    FirstRound,
     Ledger,
     Number,
     SchemaLike,
@@ -24,10 +23,12 @@ from ._curator import (
     _design,
     _for_auto_alone,
     _privacy,
+    _rows,
+    _weights,
     merge,
 )
 from ._curator import sums as _sums
-from ._native import Error, OneRound, ledger_check
+from ._native import Error, FirstRound, OneRound, ledger_check
 from ._release import Release
 from ._schema import Schema, schema_of
 
@@ -74,12 +75,11 @@ def sketch(
             raise _for_auto_alone(rows)
         one = OneRound(schema._native, "hist" if design == "auto" else design, privacy)
         return Release._of(one.privatise(sums(frame, schema, design=one.design())._native, account))
-    options: dict[str, Any] = {"rows": rows, "weights": weights, "neighbours": neighbours, "count_share": count_share}
-    first = FirstRound(schema, epsilon=epsilon, delta=delta, rho=rho, **options)
-    second = first.release(sums(frame, schema, design=first.design), ledger=ledger, what=what)
+    first = FirstRound(schema._native, privacy, _rows(rows), _weights(weights))
+    second = first.privatise(sums(frame, schema, design=first.design())._native, account)
     with _debited(account):
-        tables = sums(frame, schema, design=second.design)
-    return second.release(tables)
+        tables = sums(frame, schema, design=second.design())
+    return Release._of(second.privatise(tables._native, None))
 
 
 def sums(frame: DataFrame, schema: SchemaLike, *, design: str | os.PathLike[str] | Mapping[str, Any]) -> Sums:

@@ -6,6 +6,7 @@ import copy
 import datetime
 import itertools
 import json
+import multiprocessing
 import os
 import pickle
 import stat
@@ -136,7 +137,10 @@ assert grown < 100_000, grown
 def test_two_rounds_in_parts_are_a_release(frame: polars.DataFrame, schema: m2m.Schema) -> None:
     parts = [frame[:5000], frame[5000:]]
     first = m2m.FirstRound(schema, epsilon=1, rows=20_000)
-    second = first.release(m2m.merge(m2m.sums(part, schema, design=first.design) for part in parts))
+    marginals = first.release(m2m.merge(m2m.sums(part, schema, design=first.design) for part in parts))
+    assert {block["map"]["kind"] for block in marginals.info()["blocks"]} == {"hist"}
+    second = m2m.SecondRound.after(marginals, rows=20_000)
+    assert second.schema == schema
     release = second.release(m2m.merge(m2m.sums(part, schema, design=second.design) for part in parts))
     assert {block["map"]["kind"] for block in release.info()["blocks"]} == {"hist", "merged"}
     with pytest.raises(m2m.Error, match="used already"):
@@ -146,6 +150,75 @@ def test_two_rounds_in_parts_are_a_release(frame: polars.DataFrame, schema: m2m.
     other = m2m.FirstRound(schema, epsilon=1)
     with pytest.raises(m2m.Error, match="another schema or design"):
         other.release(m2m.sums(frame, schema, design="hist"))
+    with pytest.raises(m2m.Error, match="another schema or design"):
+        m2m.SecondRound.after(marginals).release(m2m.sums(frame, schema, design=first.design))
+    for wrong in (release, m2m.sketch(frame[:20], schema, epsilon=1, design="hist")):
+        with pytest.raises(m2m.Error, match="a second round follows a first one"):
+            m2m.SecondRound.after(wrong)
+    with pytest.raises(m2m.Error, match="give that release"):
+        m2m.SecondRound.after(frame)  # type: ignore[arg-type]
+    with pytest.raises(m2m.Error, match=r"SecondRound\.after"):
+        m2m.SecondRound()
+
+
+def test_a_ledger_lets_a_second_round_be_made_once(frame: polars.DataFrame, schema: m2m.Schema, tmp_path: Path) -> None:
+    """Two rounds with nothing between them but files, as by `m2m release` and `m2m release --after`."""
+    ledger = m2m.Ledger.new(tmp_path / "budget.toml", epsilon=2)
+    first = m2m.FirstRound(schema, epsilon=1)
+    sums = m2m.sums(frame, schema, design=first.design)
+    first.release(sums, ledger=ledger, what="people").save(tmp_path / "first.m2m")
+    # Both rounds are paid for.
+    assert ledger.left == {"epsilon": 1.0}
+
+    def second() -> m2m.SecondRound:
+        return m2m.SecondRound.after(tmp_path / "first.m2m")
+
+    def tables() -> m2m.Sums:
+        return m2m.sums(frame, schema, design=second().design)
+
+    with pytest.raises(m2m.Error, match="a ledger has paid for this release; give it"):
+        second().release(tables())
+    other = m2m.Ledger.new(tmp_path / "other.toml", epsilon=2)
+    for refused in (lambda: second().check(other), lambda: second().release(tables(), ledger=other)):
+        with pytest.raises(m2m.Error, match="was not debited for this first round"):
+            refused()
+    second().check(ledger)
+    release = second().release(tables(), ledger=ledger)
+    assert release.info()["privacy"]["budget"] == {"epsilon": 1}
+    # It costs nothing more, and there is no third round.
+    assert ledger.left == {"epsilon": 1.0}
+    for refused in (lambda: second().check(ledger), lambda: second().release(tables(), ledger=ledger)):
+        with pytest.raises(m2m.Error, match="was made"):
+            refused()
+
+
+def test_rounds_go_over_processes(frame: polars.DataFrame, schema: m2m.Schema, tmp_path: Path) -> None:
+    """Both rounds of the default design in a pool of new processes, bit for bit those of one."""
+    paths = []
+    for part in range(3):
+        paths.append(tmp_path / f"{part}.parquet")
+        frame[part::3].write_parquet(paths[-1])
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+
+        def everywhere(design: str) -> m2m.Sums:
+            jobs = [(path, schema, design) for path in paths]
+            return m2m.merge(m2m.Sums.from_bytes(secret) for secret in pool.imap_unordered(in_a_process, jobs))
+
+        first = m2m.FirstRound(schema, epsilon=1)
+        sums = everywhere(first.design)
+        assert sums.to_bytes() == m2m.sums(frame, schema, design=first.design).to_bytes()
+        second = m2m.SecondRound.after(first.release(sums))
+        tables = everywhere(second.design)
+    assert tables.to_bytes() == m2m.sums(frame, schema, design=second.design).to_bytes()
+    release = second.release(tables)
+    count = release.count()
+    # Noise beyond 40 standard deviations does not happen.
+    assert abs(count.value - len(frame)) < 40 * count.std_error
+
+
+def in_a_process(job: tuple[Path, m2m.Schema, str]) -> bytes:
+    path, schema, design = job
+    return m2m.sums(path, schema, design=design, threads=1).to_bytes()
 
 
 def test_sums_are_unreadable(frame: polars.DataFrame, schema: m2m.Schema, tmp_path: Path) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import SkipTest
 
 import numpy
 import polars
 import pytest
 import sklearn.linear_model
-from sklearn.base import clone
+from sklearn.base import RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
+from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.validation import check_is_fitted
 
 import m2m
+import m2m.learn
 
 ALL = [
     m2m.LinearRegression(target="income"),
@@ -48,6 +52,74 @@ def test_conventions(estimator: Any, release: m2m.Release, known: polars.DataFra
     assert len(getattr(fresh, use)(known)) == len(known)
     with pytest.raises(m2m.Error, match="fit takes a release"):
         fresh.fit(known)
+
+
+#: Some of scikit-learn's checks that have to be among those that apply.
+APPLY = {
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimators_unfitted",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_valid_tag_types",
+}
+
+
+@pytest.mark.parametrize("estimator", ALL, ids=lambda e: type(e).__name__)
+def test_the_checks_of_scikit_learn_that_apply(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that do not fit.
+
+    All others begin with `fit(X, y)` for arrays of their own, where ours take a release, and say so. What they go on to
+    ask is asked below, of an estimator that was fitted to one.
+    """
+    fitted: list[Any] = []
+    original = m2m.learn._release
+    monkeypatch.setattr(m2m.learn, "_release", lambda given: fitted.append(given) or original(given))
+    done = set()
+    for given, check in estimator_checks_generator(estimator, legacy=True):
+        fitted.clear()
+        try:
+            check(given)
+        except SkipTest:
+            # Arrays of other libraries, which scikit-learn looks at only if it is told to.
+            continue
+        except Exception:
+            if not fitted:
+                raise
+        if not fitted:
+            done.add(getattr(check, "func", check).__name__)
+    assert done >= APPLY
+
+
+@pytest.mark.parametrize("estimator", ALL, ids=lambda e: type(e).__name__)
+def test_a_fitted_estimator_treats_each_row_by_itself(
+    estimator: Any, release: m2m.Release, known: polars.DataFrame
+) -> None:
+    fitted = clone(estimator).fit(release)
+    check_is_fitted(fitted)
+    again = clone(estimator).fit(release, None)
+    rows = known[:200]
+    state = dict(vars(fitted))
+    for name in ("predict", "predict_proba", "decision_function", "transform", "score_samples"):
+        if not hasattr(fitted, name):
+            continue
+        found = getattr(fitted, name)(rows)
+        assert len(found) == len(rows)
+        numpy.testing.assert_array_equal(getattr(again, name)(rows), found)
+        if found.dtype.kind == "f":
+            same: Any = numpy.testing.assert_allclose
+        else:
+            same = numpy.testing.assert_array_equal
+        same(getattr(fitted, name)(rows.reverse())[::-1], found)
+        same(numpy.concatenate([getattr(fitted, name)(rows[at : at + 50]) for at in range(0, 200, 50)]), found)
+    assert all(vars(fitted)[name] is value for name, value in state.items())
+    assert set(vars(fitted)) == set(state)
+    if isinstance(fitted, RegressorMixin):
+        assert not hasattr(fitted, "decision_function")
 
 
 def test_least_squares_is_near_that_of_the_rows(release: m2m.Release, known: polars.DataFrame) -> None:

@@ -28,6 +28,7 @@ const USAGE: &str = "usage:
   cargo xtask bench memory    peak memory on a 10 GB table through a pipe
   cargo xtask bench large     time and memory of the default design on 10^7 rows of 20 columns
   cargo xtask bench python    the Python package: speed beside numpy and Rust, import, wheel, boosting on a release of Adult
+                              and on rows of MST and AIM
       --data DIR    where adult.csv.gz is [../shared/data]
   cargo xtask bench spark     the package on two executors of Spark beside one machine
   cargo xtask bench explore   time to the first view, time per interaction and size of the explorer's pages
@@ -112,7 +113,7 @@ const BROWSER: &[&str] = &["selenium==4.51.0", "selenium-axe-python==2.2.0", "sc
 fn page() -> Outcome {
     browser()?;
     let python = venv("browser", BROWSER)?;
-    cargo(&["build", "--workspace", "--bins"])?;
+    build()?;
     for check in ["page.py", "api.py"] {
         run(Command::new(&python)
             .arg(root().join("crates/m2m-cli/tests/browser").join(check))
@@ -144,6 +145,7 @@ fn browser() -> Outcome {
 /// What builds, checks and tries out the Python package.
 const PYTHON: &[&str] = &[
     "maturin==1.16.0",
+    "wheel==0.48.0",
     "ruff==0.17.4",
     "mypy==2.4.1",
     "pytest==9.2.0",
@@ -153,6 +155,7 @@ const PYTHON: &[&str] = &[
     "pandas==3.1.1",
     "pyarrow==26.0.1",
     "duckdb==2.0.0",
+    "dask==2026.8.0",
     "scikit-learn==1.9.1",
     "matplotlib==3.11.2",
     "tqdm==4.70.1",
@@ -170,7 +173,7 @@ fn python() -> Outcome {
     run(tool("ruff").args(["check", "python", "bench/python.py", "bench/spark.py"]))?;
     run(tool("ruff").args(["format", "--check", "python", "bench/python.py", "bench/spark.py"]))?;
     run(tool("mypy").args(["--strict", "--python-executable"]).arg(&python))?;
-    install(&python, "dev")?;
+    install(&python, &pack(&python)?)?;
     run(tool("python").args(["-m", "pytest", "-p", "no:cacheprovider"]))?;
     eprintln!("xtask: the tests on Spark are not among these; run `cargo xtask test-spark` for them");
     Ok(())
@@ -180,7 +183,7 @@ fn python() -> Outcome {
 fn test_spark() -> Outcome {
     run(Command::new("java").arg("-version")).map_err(|error| format!("{error}\ninstall Java 17, or set PATH"))?;
     let python = venv("spark", SPARK)?;
-    install(&python, "dev")?;
+    install(&python, &pack(&python)?)?;
     run(Command::new(&python).current_dir(root()).args([
         "-m",
         "pytest",
@@ -191,8 +194,15 @@ fn test_spark() -> Outcome {
 }
 
 /// Spark with what it needs, and what builds and tries out the package on it.
-const SPARK: &[&str] =
-    &["maturin==1.16.0", "pytest==9.2.0", "pyspark==4.3.0", "numpy==2.4.6", "pandas==2.3.3", "pyarrow==26.0.1"];
+const SPARK: &[&str] = &[
+    "maturin==1.16.0",
+    "wheel==0.48.0",
+    "pytest==9.2.0",
+    "pyspark==4.3.0",
+    "numpy==2.4.6",
+    "pandas==2.3.3",
+    "pyarrow==26.0.1",
+];
 
 fn docs() -> Outcome {
     let python = venv("docs", &["mkdocs==1.6.1", "mkdocstrings-python==2.0.10", "ruff==0.17.4"])?;
@@ -201,7 +211,9 @@ fn docs() -> Outcome {
 
 fn bench_python(data: &Path) -> Outcome {
     let python = venv("python", PYTHON)?;
-    let wheel = install(&python, "release")?;
+    let peers = venv("accuracy", PEERS)?;
+    let wheel = wheel(&python)?;
+    install(&python, &wheel)?;
     cargo(&["build", "--release", "--package", "m2m-cli"])?;
     run(Command::new(&python)
         .arg(root().join("bench/python.py"))
@@ -211,35 +223,82 @@ fn bench_python(data: &Path) -> Outcome {
         .arg(target().join("release/m2m"))
         .arg("--data")
         .arg(data)
+        .arg("--peers")
+        .arg(peers)
         .arg("--work")
         .arg(root().join("target/bench")))
 }
 
 fn bench_spark() -> Outcome {
     let python = venv("spark", SPARK)?;
-    install(&python, "release")?;
+    install(&python, &wheel(&python)?)?;
     run(Command::new(&python).arg(root().join("bench/spark.py")).arg("--work").arg(root().join("target/bench")))
 }
 
-/// Builds the wheel of the Python package in some profile and installs it.
-fn install(python: &Path, profile: &str) -> Outcome<PathBuf> {
-    let wheels = target().join("wheels").join(profile);
-    // Whatever is there is of another build.
-    let _ = std::fs::remove_dir_all(&wheels);
+/// Builds all that is built of the workspace without its tests, with the features that those have: whatever is built with
+/// others is compiled twice.
+fn build() -> Outcome {
+    cargo(&["build", "--workspace", "--lib", "--bins", "--examples"])
+}
+
+/// The wheel of the Python package as users get it.
+fn wheel(python: &Path) -> Outcome<PathBuf> {
+    let wheels = empty("wheels")?;
     run(Command::new(python.with_file_name("maturin"))
         .current_dir(root())
-        .args(["build", "--quiet", "--profile", profile, "--out"])
+        .args(["build", "--quiet", "--release", "--out"])
         .arg(&wheels)
         .arg("--interpreter")
         .arg(python))?;
-    let wheel = std::fs::read_dir(&wheels)
+    only(&wheels)
+}
+
+/// The same around the module that the workspace has built for its tests: maturin would compile all of it again.
+fn pack(python: &Path) -> Outcome<PathBuf> {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    build()?;
+    let (parts, wheels) = (empty("wheel-parts")?, empty("wheels")?);
+    let cannot = |error: std::io::Error| format!("cannot fill {}: {error}", parts.display());
+    std::fs::create_dir(parts.join("m2m")).map_err(cannot)?;
+    for entry in std::fs::read_dir(root().join("python/m2m")).map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
+        if path.is_file() {
+            std::fs::copy(&path, parts.join("m2m").join(path.file_name().expect("a file has a name")))
+                .map_err(cannot)?;
+        }
+    }
+    let module = target().join("debug").join(format!("{DLL_PREFIX}_native{DLL_SUFFIX}"));
+    std::fs::copy(module, parts.join("m2m/_native.abi3.so")).map_err(cannot)?;
+    run(Command::new(python.with_file_name("maturin"))
+        .current_dir(root())
+        .args(["pep517", "write-dist-info", "--metadata-directory"])
+        .arg(&parts)
+        .arg("--interpreter")
+        .arg(python))?;
+    run(Command::new(python).args(["-m", "wheel", "pack", "--dest-dir"]).arg(&wheels).arg(&parts))?;
+    only(&wheels)
+}
+
+/// A directory below the target with nothing of another build in it.
+fn empty(name: &str) -> Outcome<PathBuf> {
+    let directory = target().join(name);
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+    Ok(directory)
+}
+
+/// The only file in a directory.
+fn only(directory: &Path) -> Outcome<PathBuf> {
+    let found = std::fs::read_dir(directory)
         .and_then(|mut found| found.next().transpose())
-        .map_err(|error| format!("cannot look into {}: {error}", wheels.display()))?
-        .ok_or_else(|| format!("there is no wheel in {}", wheels.display()))?;
+        .map_err(|error| format!("cannot look into {}: {error}", directory.display()))?;
+    found.map(|found| found.path()).ok_or_else(|| format!("there is no wheel in {}", directory.display()))
+}
+
+fn install(python: &Path, wheel: &Path) -> Outcome {
     run(Command::new(python)
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"])
-        .arg(wheel.path()))?;
-    Ok(wheel.path())
+        .arg(wheel))
 }
 
 /// Checks by programs that share no code with ours: a naive Python re-implementation of every map, the ridge in numpy,
@@ -249,8 +308,7 @@ fn oracles() -> Outcome {
     let oracle = root().join("crates/m2m/tests/oracle");
     let work = root().join("target/oracle");
     std::fs::create_dir_all(&work).map_err(|error| format!("cannot make {}: {error}", work.display()))?;
-    // As one with the tests, so that nothing is compiled twice.
-    cargo(&["build", "--workspace", "--examples"])?;
+    build()?;
     let examples = target().join("debug/examples");
     run(Command::new(examples.join("oracle_case")).arg(&work))?;
     run(Command::new(&python).arg(oracle.join("naive.py")).arg(&work))?;

@@ -51,6 +51,11 @@ impl Release {
         Ok(self.fit.get_or_init(|| fit).clone())
     }
 
+    /// The release itself.
+    pub fn released(&self) -> &Arc<m2m::Release> {
+        &self.release
+    }
+
     /// The schema of the table.
     pub fn described_by(&self) -> &m2m::Schema {
         self.release.schema()

@@ -1,11 +1,11 @@
 //! The curator's side: schemas, budgets, secret sums, and the ways from them to a release.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use m2m::auto::{self, Auto, Weight};
 use m2m::forecast::{Choice, Forecaster, Question, Want};
-use m2m::privatise::{self, Budget, Neighbours, NoiseKind, Plan};
+use m2m::privatise::{self, Budget, Ledger, Neighbours, NoiseKind, Plan};
 use m2m::source::{Report, sketch};
 use m2m::sums::Sketcher;
 use m2m::{Decimal, Design};
@@ -286,7 +286,7 @@ type Account = Option<(PathBuf, String)>;
 /// Debits the ledger, if there is one. Only after this may noise be added.
 fn debit(account: Account, schema: &m2m::Schema, privacy: &privatise::Privacy) -> Result<(), m2m::Error> {
     match account {
-        Some((path, what)) => privatise::Ledger::debit(&path, schema, privacy, &what).map(|_| ()),
+        Some((path, what)) => Ledger::debit(&path, schema, privacy, &what).map(|_| ()),
         None => Ok(()),
     }
 }
@@ -329,6 +329,13 @@ impl OneRound {
 
 const SPENT: &str = "this round was used already, and its noise is good for one release; start anew";
 
+/// What the curator says about the design.
+fn preferences(rows: Option<u64>, weights: Vec<(Vec<String>, String)>) -> PyResult<Auto> {
+    let weight = |(columns, weight): (Vec<String>, String)| Ok(Weight { columns, weight: weight.parse()? });
+    let weights = weights.into_iter().map(weight).collect::<Result<_, m2m::Error>>().map_err(raise)?;
+    Ok(Auto { rows, weights })
+}
+
 /// The first of two rounds: the count and the marginals.
 #[pyclass(frozen, module = "m2m._native")]
 pub struct FirstRound {
@@ -349,9 +356,7 @@ impl FirstRound {
         rows: Option<u64>,
         weights: Vec<(Vec<String>, String)>,
     ) -> PyResult<Self> {
-        let weight = |(columns, weight): (Vec<String>, String)| Ok(Weight { columns, weight: weight.parse()? });
-        let weights = weights.into_iter().map(weight).collect::<Result<_, m2m::Error>>().map_err(raise)?;
-        let auto = Auto { rows, weights };
+        let auto = preferences(rows, weights)?;
         let round = whole(py, || auto::FirstRound::new(&schema.0, &auto, privacy.0))?;
         let design = round.sketcher().map_err(raise)?.design().clone();
         Ok(Self { schema: schema.0.clone(), privacy: privacy.0, auto, design, round: Mutex::new(Some(round)) })
@@ -363,21 +368,53 @@ impl FirstRound {
 
     /// Debits for both rounds, adds the noise of this one, and designs the next by it.
     fn privatise(&self, py: Python<'_>, sums: &Sums, account: Account) -> PyResult<SecondRound> {
-        if !sums.with(|sums| sums.schema() == &*self.schema && sums.design() == &self.design)? {
-            return fail(
-                "sums: these have another schema or design than the round that they are for; add up the rows for this one",
-            );
-        }
-        let round = self.round.lock().ok().and_then(|mut round| round.take()).ok_or_else(|| Error::new_err(SPENT))?;
-        let sums = sums.take()?;
+        let (round, sums) = self.take(sums)?;
         let second = whole(py, || {
             debit(account, &self.schema, &self.privacy)?;
             // What the first round released is not handed out by itself, so that there is one second round.
             auto::SecondRound::after(&round.privatise(sums)?, &self.auto)
         })?;
-        let design = second.design().clone();
-        Ok(SecondRound { schema: self.schema.clone(), design, round: Mutex::new(Some(second)) })
+        Ok(SecondRound::new(self.schema.clone(), second, None))
     }
+
+    /// Debits for both rounds, and has what this one releases. The ledger pledges one second round to it.
+    fn publish(&self, py: Python<'_>, sums: &Sums, account: Account) -> PyResult<Release> {
+        let (round, sums) = self.take(sums)?;
+        let Some((path, what)) = account else { return whole(py, || round.privatise(sums)).map(Release::new) };
+        let pledge = whole(py, || Ledger::lock(&path)?.pledge(&self.schema, &self.privacy, &what))?;
+        let released = whole(py, || {
+            let release = round.privatise(sums)?.with_pledge(pledge);
+            Ledger::lock(&path)?.seal(&release)?;
+            Ok(release)
+        });
+        paid(&path, released).map(Release::new)
+    }
+}
+
+impl FirstRound {
+    /// The round and the sums that it is for, both used up.
+    fn take(&self, sums: &Sums) -> PyResult<(auto::FirstRound, m2m::Sums)> {
+        if !sums.with(|sums| sums.schema() == &*self.schema && sums.design() == &self.design)? {
+            return fail(OTHER_ROUND);
+        }
+        let round = self.round.lock().ok().and_then(|mut round| round.take()).ok_or_else(|| Error::new_err(SPENT))?;
+        Ok((round, sums.take()?))
+    }
+}
+
+const OTHER_ROUND: &str =
+    "sums: these have another schema or design than the round that they are for; add up the rows for this one";
+
+/// Says of what failed that the ledger has paid for it.
+fn paid<T>(ledger: &Path, result: PyResult<T>) -> PyResult<T> {
+    result.map_err(|error| {
+        Error::new_err(format!("{} was debited, but nothing was released: {}", ledger.display(), words(&error)))
+    })
+}
+
+/// What an error says, without its kind.
+fn words(error: &PyErr) -> String {
+    Python::attach(|py| error.value(py).to_string())
 }
 
 /// The second of two rounds: tables fitted to what the first released.
@@ -385,25 +422,68 @@ impl FirstRound {
 pub struct SecondRound {
     schema: Arc<m2m::Schema>,
     design: Design,
+    /// What the first round released, if that was handed out.
+    first: Option<Arc<m2m::Release>>,
     round: Mutex<Option<auto::SecondRound>>,
+}
+
+impl SecondRound {
+    fn new(schema: Arc<m2m::Schema>, round: auto::SecondRound, first: Option<Arc<m2m::Release>>) -> Self {
+        Self { schema, design: round.design().clone(), first, round: Mutex::new(Some(round)) }
+    }
 }
 
 #[pymethods]
 impl SecondRound {
+    /// The round that follows what a first one released, at any later time.
+    #[staticmethod]
+    fn after(
+        py: Python<'_>,
+        first: &Release,
+        rows: Option<u64>,
+        weights: Vec<(Vec<String>, String)>,
+    ) -> PyResult<Self> {
+        let auto = preferences(rows, weights)?;
+        let first = first.released().clone();
+        let round = whole(py, || auto::SecondRound::after(&first, &auto))?;
+        Ok(Self::new(Arc::new(first.schema().clone()), round, Some(first)))
+    }
+
+    fn schema(&self) -> Schema {
+        Schema(self.schema.clone())
+    }
+
     fn design(&self) -> String {
         written(&self.design)
     }
 
-    /// Adds the noise that was paid for with the first round, and has the release.
-    fn privatise(&self, py: Python<'_>, sums: &Sums) -> PyResult<Release> {
-        if !sums.with(|sums| sums.schema() == &*self.schema && sums.design() == &self.design)? {
-            return fail(
-                "sums: these have another schema or design than the round that they are for; add up the rows for this one",
-            );
+    /// Refuses early a ledger that would refuse late.
+    fn check(&self, path: PathBuf) -> PyResult<()> {
+        match &self.first {
+            Some(first) => Ledger::open(&path).and_then(|ledger| ledger.check_pledge(first).map(drop)).map_err(raise),
+            None => Ok(()),
         }
+    }
+
+    /// Redeems the ledger's pledge if there is one, adds the noise that was paid for with the first round, and has the
+    /// release.
+    fn privatise(&self, py: Python<'_>, sums: &Sums, account: Account) -> PyResult<Release> {
+        let pledged = |first: &Arc<m2m::Release>| first.reserved().is_some_and(|reserved| reserved.pledge.is_some());
+        if account.is_none() && self.first.as_ref().is_some_and(pledged) {
+            return fail("a ledger has paid for this release; give it, which lets the second round be made once");
+        }
+        if !sums.with(|sums| sums.schema() == &*self.schema && sums.design() == &self.design)? {
+            return fail(OTHER_ROUND);
+        }
+        // What the ledger refuses uses nothing up.
+        account.as_ref().map_or(Ok(()), |(path, _)| self.check(path.clone()))?;
         let round = self.round.lock().ok().and_then(|mut round| round.take()).ok_or_else(|| Error::new_err(SPENT))?;
         let sums = sums.take()?;
-        whole(py, || round.privatise(sums)).map(Release::new)
+        let (Some(first), Some((path, what))) = (&self.first, account) else {
+            return whole(py, || round.privatise(sums)).map(Release::new);
+        };
+        whole(py, || Ledger::lock(&path)?.redeem(first, &what))?;
+        paid(&path, whole(py, || round.privatise(sums))).map(Release::new)
     }
 }
 
@@ -473,13 +553,13 @@ fn wanted(
 
 #[pyfunction]
 fn ledger_new(path: PathBuf, privacy: &Privacy) -> PyResult<()> {
-    privatise::Ledger::create(&path, privacy.0.budget).map_err(raise)
+    Ledger::create(&path, privacy.0.budget).map_err(raise)
 }
 
 /// A ledger as JSON: total, debits, what is left.
 #[pyfunction]
 fn ledger_show(path: PathBuf) -> PyResult<String> {
-    let ledger = privatise::Ledger::open(&path).map_err(raise)?;
+    let ledger = Ledger::open(&path).map_err(raise)?;
     let (amount, delta) = ledger.left();
     let left = match ledger.total() {
         Budget::Pure { .. } => json!({"epsilon": amount.to_f64()}),
@@ -493,5 +573,5 @@ fn ledger_show(path: PathBuf) -> PyResult<String> {
 /// Refuses early what the ledger would refuse late.
 #[pyfunction]
 fn ledger_check(path: PathBuf, schema: &Schema, privacy: &Privacy) -> PyResult<()> {
-    privatise::Ledger::open(&path).and_then(|ledger| ledger.check(&schema.0, &privacy.0)).map_err(raise)
+    Ledger::open(&path).and_then(|ledger| ledger.check(&schema.0, &privacy.0)).map_err(raise)
 }

@@ -1,7 +1,7 @@
 //! Synthetic rows: a table in the image of the one behind a release.
 //!
 //! ```text
-//! Fit ──► random points of its prior, none of negative weight ──► raked to the release's answers about single columns
+//! Fit ──► random points, none of negative weight ──► raked to the release's answers about single columns
 //!                                                                    │
 //!                     Arrow batches, CSV, Parquet ◄── resampled, redrawn within cells (or handed out with weights)
 //! ```
@@ -40,7 +40,7 @@ use parquet::file::properties::WriterProperties;
 use crate::estimate::WeightedSample;
 use crate::expr::{Checked, Expr, Scalar, col, lit, value_of};
 use crate::file::{self, Mode};
-use crate::fit::{Fit, simplex};
+use crate::fit::{Fit, Points, simplex};
 use crate::panel::Value;
 use crate::schema::{Column, Kind, Range};
 use crate::stream::PublicStream;
@@ -58,6 +58,7 @@ const SWEEPS: usize = 12;
 /// Points that stand for the table, ready to be handed out as rows.
 pub struct Synthesis<'f> {
     fit: &'f Fit,
+    points: Arc<Points>,
     schema: SchemaRef,
     /// For each point; they add up to the number of rows that the points stand for.
     weights: Vec<f64>,
@@ -66,18 +67,18 @@ pub struct Synthesis<'f> {
 impl<'f> Synthesis<'f> {
     /// Rows in the image of all rows.
     pub fn new(fit: &'f Fit) -> Result<Self, Error> {
-        let mut weights = fit.positive_weights().to_vec();
-        rake(fit, &mut weights)?;
+        let (points, mut weights) = fit.row_points();
+        rake(fit, &points, &mut weights)?;
         let scale = fit.rows() / weights.iter().sum::<f64>();
         weights.iter_mut().for_each(|weight| *weight *= scale);
         let fields: Vec<Field> = WeightedSample::schema(fit).columns().iter().map(field).collect();
-        Ok(Self { fit, schema: Arc::new(arrow_schema::Schema::new(fields)), weights })
+        Ok(Self { fit, points, schema: Arc::new(arrow_schema::Schema::new(fields)), weights })
     }
 
     /// Rows in the image of those that meet a condition.
     pub fn filter(mut self, condition: &Expr) -> Result<Self, Error> {
         let condition = condition.check_condition(WeightedSample::schema(self.fit))?;
-        let meets = self.fit.values(&condition);
+        let meets = self.points.numbers(WeightedSample::schema(self.fit), &condition);
         self.weights.iter_mut().zip(meets).for_each(|(weight, meets)| *weight *= f64::from(meets == 1.0));
         if self.weights.iter().all(|weight| *weight == 0.0) {
             return Err(Error::Question("no synthetic row meets the condition; ask about more rows".into()));
@@ -153,7 +154,7 @@ impl<'f> Synthesis<'f> {
             .iter()
             .enumerate()
             .map(|(at, column)| {
-                let values = points.iter().map(|point| value(at, self.fit.point(*point as usize).value(at)));
+                let values = points.iter().map(|point| value(at, self.points.record(*point as usize).value(at)));
                 array(schema, at, &column.kind, values)
             })
             .collect();
@@ -233,7 +234,7 @@ fn readable(x: f64, min: f64, max: f64) -> f64 {
 }
 
 /// Makes weights agree with what the fit answers about every column by itself, by raking.
-fn rake(fit: &Fit, weights: &mut [f64]) -> Result<(), Error> {
+fn rake(fit: &Fit, points: &Points, weights: &mut [f64]) -> Result<(), Error> {
     let schema = WeightedSample::schema(fit);
     let mut margins: Vec<(Vec<u32>, Vec<f64>)> = Vec::new();
     for column in schema.columns() {
@@ -241,7 +242,7 @@ fn rake(fit: &Fit, weights: &mut [f64]) -> Result<(), Error> {
         let check = |expr: Expr| expr.check(schema);
         let (cells, conditions): (Vec<u32>, Vec<Checked>) = match column.kind.range() {
             Some(range) => {
-                let values = fit.values(&check(x())?);
+                let values = points.numbers(schema, &check(x())?);
                 let cuts = cuts(&values, range);
                 let cell = |value: &f64| {
                     if value.is_nan() { 0 } else { 1 + cuts.partition_point(|cut| cut < value) as u32 }
@@ -256,7 +257,7 @@ fn rake(fit: &Fit, weights: &mut [f64]) -> Result<(), Error> {
             }
             None => {
                 let place = schema.position(&column.name).expect("it is a column of the schema");
-                let cells = (0..weights.len()).map(|at| match fit.point(at).value(place) {
+                let cells = (0..weights.len()).map(|at| match points.record(at).value(place) {
                     Value::Code(code) => code,
                     _ => unreachable!("a column of levels has codes"),
                 });

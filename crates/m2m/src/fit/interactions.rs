@@ -15,6 +15,7 @@
 //! **The scale** s of a set is averaged over its posterior. Its prior is a law on a grid that is itself fitted to all
 //! tables of the same size (empirical Bayes): where most pairs are independent, a faint one is taken for noise.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -180,12 +181,13 @@ impl Interactions {
     }
 
     /// What interactions add to the mean of a term.
-    pub fn value(&self, coefficient: f64, shares: &[Share]) -> f64 {
+    pub fn value<S: Borrow<Share>>(&self, coefficient: f64, shares: &[S]) -> f64 {
         let mut sum = 0.0;
         for_subsets(shares.len(), |subset| {
-            let columns: Vec<usize> = subset.iter().map(|at| shares[*at].column).collect();
+            let share = |at: &usize| -> &Share { shares[*at].borrow() };
+            let columns: Vec<usize> = subset.iter().map(|at| share(at).column).collect();
             if let Some(at) = self.at.get(&columns) {
-                let factors: Vec<&[f64]> = subset.iter().map(|at| &shares[*at].parts[subset.len() - 2].1[..]).collect();
+                let factors: Vec<&[f64]> = subset.iter().map(|at| &share(at).parts[subset.len() - 2].1[..]).collect();
                 sum += others(shares, subset) * self.contract(&factors, &self.sets[*at], |set, at| set.mean[at]);
             }
         });
@@ -379,6 +381,73 @@ impl Interactions {
         })
     }
 
+    /// The fitted probabilities of the cells of each of [`Self::tables`].
+    pub fn probabilities(&self, prior: &Independent) -> Vec<Vec<f64>> {
+        let share = |column: usize, groups: &[u32], group: u32| {
+            let axis = &prior.axes[column];
+            let inside =
+                |(cell, place): (&u32, &Place)| f64::from(groups[*cell as usize] == group && *place != Place::Slope);
+            let table = axis.partition().iter().zip(axis.places()).map(inside).collect();
+            let term = Term { coefficient: 1.0, factors: vec![(column, table)] };
+            self.shares(&term, prior).pop().expect("a share for the factor")
+        };
+        let mut known: HashMap<(usize, usize), Vec<Share>> = HashMap::new();
+        for table in self.tables() {
+            for (column, groups) in &table {
+                known.entry((table.len(), *column)).or_insert_with(|| {
+                    let last = groups.iter().max().copied().unwrap_or(0);
+                    (0..=last).map(|group| share(*column, groups, group)).collect()
+                });
+            }
+        }
+        let of = |table: Vec<(usize, &[u32])>| {
+            let shares: Vec<&Vec<Share>> = table.iter().map(|(column, _)| &known[&(table.len(), *column)]).collect();
+            let size = shares.iter().map(|shares| shares.len()).product();
+            let probability = |cell: usize| {
+                let mut rest = cell;
+                let mut chosen: Vec<&Share> = Vec::with_capacity(shares.len());
+                for shares in shares.iter().rev() {
+                    chosen.push(&shares[rest % shares.len()]);
+                    rest /= shares.len();
+                }
+                chosen.reverse();
+                chosen.iter().map(|share| share.mean).product::<f64>() + self.value(1.0, &chosen)
+            };
+            (0..size).map(probability).collect()
+        };
+        self.tables().map(of).collect()
+    }
+
+    /// The density of two columns together over the product of their own, for each two cells; 1 where no table tells.
+    pub fn ratios(&self, one: usize, two: usize, prior: &Independent) -> Vec<Vec<f64>> {
+        let (first, second) = (one.min(two), one.max(two));
+        let cells = |column: usize| prior.axes[column].cells();
+        let mut ratios = vec![vec![1.0; cells(two)]; cells(one)];
+        let Some(set) = self.at.get(&vec![first, second]).map(|at| &self.sets[*at]) else { return ratios };
+        // `[score][cell]`
+        let means = |column: usize| -> Vec<Vec<f64>> {
+            let (scores, axis) = (self.scores(set, column), &prior.axes[column]);
+            let mean = |score: usize| {
+                let mut table = vec![0.0; axis.len()];
+                for (at, e) in scores.basis.functions.iter().enumerate() {
+                    table.iter_mut().zip(e).for_each(|(x, y)| *x += scores.rotation[(score, at)] * y);
+                }
+                axis.cell_means(&table)
+            };
+            (0..scores.seen).map(mean).collect()
+        };
+        let (of_one, of_two) = (means(one), means(two));
+        let seen = if one == first { of_two.len() } else { of_one.len() };
+        for (i, row) in ratios.iter_mut().enumerate() {
+            for (l, score) in of_two.iter().enumerate() {
+                let mean = |k: usize| set.mean[if one == first { k * seen + l } else { l * seen + k }];
+                let slope: f64 = of_one.iter().enumerate().map(|(k, score)| score[i] * mean(k)).sum();
+                row.iter_mut().zip(score).for_each(|(x, y)| *x += slope * y);
+            }
+        }
+        ratios
+    }
+
     /// The posterior mean of s of a pair of columns.
     pub fn strength(&self, one: usize, two: usize) -> f64 {
         self.at.get(&vec![one.min(two), one.max(two)]).map_or(UNKNOWN, |at| self.sets[*at].scale)
@@ -425,8 +494,9 @@ fn wide_dot(a: &[f64], b: &[f32]) -> f64 {
 pub(crate) type PointScores = [Vec<Vec<f32>>; 2];
 
 /// The product of the means of all factors but those of a subset.
-fn others(shares: &[Share], subset: &[usize]) -> f64 {
-    shares.iter().enumerate().filter(|(at, _)| !subset.contains(at)).map(|(_, share)| share.mean).product()
+fn others<S: Borrow<Share>>(shares: &[S], subset: &[usize]) -> f64 {
+    let mean = |share: &S| -> f64 { share.borrow().mean };
+    shares.iter().enumerate().filter(|(at, _)| !subset.contains(at)).map(|(_, share)| mean(share)).product()
 }
 
 /// Calls with every subset of two or three of 0..count.

@@ -28,9 +28,11 @@ mod columns;
 mod interactions;
 mod points;
 mod separate;
+mod tree;
 mod triangle;
 
 pub(crate) use columns::simplex;
+pub(crate) use points::Points;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -40,9 +42,9 @@ use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};
 use faer::{Mat, Side};
 
 use crate::estimate::{Estimate, Model, Parts, Totals, WeightedSample};
-use crate::expr::{Checked, Scalar};
+use crate::expr::Checked;
 use crate::feature::{FeatureMap, MapSpec, Simd};
-use crate::panel::{Record, Value};
+use crate::panel::Value;
 use crate::prior::{Independent, Place, Prior, tables};
 use crate::release::Release;
 use crate::stream::PublicStream;
@@ -50,7 +52,7 @@ use crate::{Design, Error, Schema};
 use closed::{Closed, Gram, Pair, Split, is_closed, shared};
 use columns::Knowledge;
 use interactions::{Interactions, PointScores, Share, Spread};
-use points::{Points, dot};
+use points::dot;
 use separate::{Term, separate};
 use triangle::Triangle;
 
@@ -848,43 +850,62 @@ impl Fit {
     /// Weights without negative ones, raked to the marginals and to the fitted tables: where negative weights are cut off,
     /// those around them are made smaller again.
     fn raked(&self, interactions: &Interactions, unbiased: &[f64]) -> Vec<f64> {
-        const SWEEPS: usize = 10;
-        let mut weights = clip(unbiased.to_vec());
         let cells = self.point_cells();
-        let mut margins: Vec<(Vec<u32>, Vec<f64>)> = Vec::new();
-        for table in interactions.tables() {
-            let mut places = vec![0u32; weights.len()];
-            let mut size = 1;
-            for (column, groups) in table {
-                let count = groups.iter().max().map_or(0, |last| last + 1);
-                for (place, cell) in places.iter_mut().zip(&cells[column]) {
-                    *place = *place * count + groups[*cell as usize];
-                }
-                size *= count as usize;
-            }
-            let mut target = vec![0.0; size];
-            places.iter().zip(unbiased).for_each(|(place, weight)| target[*place as usize] += weight);
-            target.iter_mut().for_each(|x| *x = x.max(0.0));
-            margins.push((places, target));
-        }
-        for (cells, axis) in cells.iter().zip(&self.prior.axes) {
-            let mut target = vec![0.0; axis.cells()];
-            cells.iter().for_each(|cell| target[*cell as usize] += 1.0);
-            margins.push((cells.clone(), target));
+        let fitted = |table: Vec<(usize, &[u32])>| {
+            let places = Places::new(&table, cells);
+            let mut target = vec![0.0; places.size];
+            unbiased.iter().enumerate().for_each(|(point, weight)| target[places.of(point)] += weight);
+            target
+        };
+        let targets = interactions.tables().map(fitted).collect();
+        self.raked_to(interactions, targets, clip(unbiased.to_vec()), cells)
+    }
+
+    /// Rakes weights of points in some cells to what tables should add up to, and to the marginals.
+    fn raked_to(
+        &self,
+        interactions: &Interactions,
+        mut targets: Vec<Vec<f64>>,
+        mut weights: Vec<f64>,
+        cells: &[Vec<u32>],
+    ) -> Vec<f64> {
+        const SWEEPS: usize = 10;
+        let every: Vec<Vec<u32>> = self.prior.axes.iter().map(|axis| (0..axis.cells() as u32).collect()).collect();
+        let mut margins: Vec<Places<'_>> = interactions.tables().map(|table| Places::new(&table, cells)).collect();
+        for (column, every) in every.iter().enumerate() {
+            let places = Places::new(&[(column, every)], cells);
+            let mut target = vec![0.0; places.size];
+            cells[column].iter().for_each(|cell| target[*cell as usize] += 1.0);
+            margins.push(places);
+            targets.push(target);
         }
         for _ in 0..SWEEPS {
-            for (places, target) in &margins {
+            for (places, target) in margins.iter().zip(&targets) {
                 let mut sums = vec![0.0; target.len()];
-                places.iter().zip(&weights).for_each(|(place, weight)| sums[*place as usize] += weight);
+                weights.iter().enumerate().for_each(|(point, weight)| sums[places.of(point)] += weight);
                 let ratio: Vec<f64> = target
                     .iter()
                     .zip(&sums)
-                    .map(|(x, y)| if *y > 0.0 { (x / y).clamp(0.2, 5.0) } else { 1.0 })
+                    .map(|(x, y)| if *y > 0.0 { (x.max(0.0) / y).clamp(0.2, 5.0) } else { 1.0 })
                     .collect();
-                weights.iter_mut().zip(places).for_each(|(weight, place)| *weight *= ratio[*place as usize]);
+                weights.iter_mut().enumerate().for_each(|(point, weight)| *weight *= ratio[places.of(point)]);
             }
         }
         normalised(weights)
+    }
+
+    /// Points to make rows of, and their weights, none of them negative.
+    pub(crate) fn row_points(&self) -> (Arc<Points>, Vec<f64>) {
+        let Some(interactions) = &self.interactions else {
+            self.points();
+            return (self.points.get().expect("drawn above").clone(), self.positive_weights().to_vec());
+        };
+        let count = self.options.samples.max(1);
+        let (panels, cells) = tree::sample(interactions, &self.prior, &self.schema, count, self.options.seed);
+        let mut targets = interactions.probabilities(&self.prior);
+        targets.iter_mut().flatten().for_each(|p| *p *= count as f64);
+        let weights = self.raked_to(interactions, targets, vec![1.0; count], &cells);
+        (Arc::new(Points::new(panels, &[], |_, _| true)), weights)
     }
 
     /// The estimated means of functions over all rows, without their errors.
@@ -901,11 +922,6 @@ impl Fit {
                 }
             })
             .collect()
-    }
-
-    /// One of the random points that stand for the prior.
-    pub(crate) fn point(&self, at: usize) -> Record<'_> {
-        self.points().record(at)
     }
 
     /// Another value of a column where the prior does not tell it from this one.
@@ -1091,11 +1107,7 @@ impl WeightedSample for Fit {
     }
 
     fn values(&self, function: &Checked) -> Vec<f64> {
-        self.points().values(&self.schema, function, |value| match value {
-            Scalar::Number(x) => x,
-            Scalar::Boolean(truth) => f64::from(truth),
-            _ => f64::NAN,
-        })
+        self.points().numbers(&self.schema, function)
     }
 
     fn weights(&self) -> &[f64] {
@@ -1117,6 +1129,31 @@ impl WeightedSample for Fit {
             let shift = |i: usize| (means.slopes[i] - means.values[i]) * relative;
             means.privacy[(i, j)] + means.approximation[(i, j)] + means.sampling[(i, j)] + shift(i) * shift(j)
         })
+    }
+}
+
+/// Where points are in a table.
+struct Places<'a> {
+    /// For each column, the group of each of its cells, times the step of that group, and the cell of each point.
+    columns: Vec<(Vec<u32>, &'a [u32])>,
+    size: usize,
+}
+
+impl<'a> Places<'a> {
+    fn new(table: &[(usize, &[u32])], cells: &'a [Vec<u32>]) -> Self {
+        let mut size = 1;
+        let of = |(column, groups): &(usize, &[u32])| {
+            let steps = groups.iter().map(|group| group * size as u32).collect();
+            size *= groups.iter().max().map_or(0, |last| *last as usize + 1);
+            (steps, &cells[*column][..])
+        };
+        // The last column's step is 1.
+        let columns = table.iter().rev().map(of).collect();
+        Self { columns, size }
+    }
+
+    fn of(&self, point: usize) -> usize {
+        self.columns.iter().map(|(steps, cells)| steps[cells[point] as usize] as usize).sum()
     }
 }
 

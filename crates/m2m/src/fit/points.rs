@@ -6,7 +6,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Par};
 
 use crate::Schema;
-use crate::expr::Checked;
+use crate::expr::{Checked, Scalar};
 use crate::feature::{FeatureMap, Simd};
 use crate::panel::{Panel, Record, Value};
 use crate::simd::{common_bits, equal_bits};
@@ -179,17 +179,21 @@ impl Points {
     }
 
     /// The values of a function at the points.
-    pub fn values(
-        &self,
-        schema: &Schema,
-        function: &Checked,
-        mut value: impl FnMut(crate::expr::Scalar<'_>) -> f64,
-    ) -> Vec<f64> {
+    pub fn values(&self, schema: &Schema, function: &Checked, mut value: impl FnMut(Scalar<'_>) -> f64) -> Vec<f64> {
         let mut values = Vec::with_capacity(self.count);
         for panel in &self.panels {
             values.extend((0..panel.len()).map(|row| value(function.of_record(schema, panel.record(row)))));
         }
         values
+    }
+
+    /// The values of a number or a condition at the points: 1 where it is true, NaN where it is missing.
+    pub fn numbers(&self, schema: &Schema, function: &Checked) -> Vec<f64> {
+        self.values(schema, function, |value| match value {
+            Scalar::Number(x) => x,
+            Scalar::Boolean(truth) => f64::from(truth),
+            _ => f64::NAN,
+        })
     }
 
     /// The means over the points of a function times each feature.

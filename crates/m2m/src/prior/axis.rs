@@ -374,14 +374,12 @@ impl Axis {
 
     /// Cumulative masses, for [`Axis::draw`].
     pub fn cumulated(&self) -> Vec<f64> {
-        let mut sum = 0.0;
-        self.mass
-            .iter()
-            .map(|mass| {
-                sum += mass;
-                sum
-            })
-            .collect()
+        cumulated(self.mass.iter().copied())
+    }
+
+    /// The same where the cells have these probabilities, up to a factor.
+    pub fn cumulated_given(&self, cells: &[f64]) -> Vec<f64> {
+        cumulated(self.part.iter().zip(&self.cell).map(|(part, cell)| cells[*cell as usize] * part))
     }
 
     /// A random value of the column, given `uniform` in (0, 1) to choose a place by. The place is looked for from `at` on,
@@ -422,6 +420,14 @@ impl Axis {
             Place::Slope => unreachable!("a slope has no mass of its own"),
         }
     }
+}
+
+fn cumulated(masses: impl Iterator<Item = f64>) -> Vec<f64> {
+    let add = |sum: &mut f64, mass: f64| {
+        *sum += mass;
+        Some(*sum)
+    };
+    masses.scan(0.0, add).collect()
 }
 
 /// How often an interval is halved to find a step.

@@ -120,7 +120,6 @@ impl Independent {
     /// sample's marginals are closer to the prior's than independent draws would be.
     pub fn sample(&self, schema: &Schema, count: usize, seed: u64) -> Vec<Panel> {
         let mut stream = PublicStream::new("prior", seed);
-        let layout = Layout::new(schema);
         let columns: Vec<Vec<Value>> = self
             .axes
             .iter()
@@ -140,23 +139,30 @@ impl Independent {
                 values
             })
             .collect();
-        let units = layout.slots().iter().filter(|slot| matches!(slot, Slot::Unit(_))).count();
-        let mut row = Row { units: vec![0.0; units].into(), codes: vec![0; layout.slots().len() - units].into() };
-        let mut panels: Vec<Panel> = Vec::with_capacity(count.div_ceil(PANEL));
-        for i in 0..count {
-            if i % PANEL == 0 {
-                panels.push(Panel::new(layout.clone()));
-            }
-            for (slot, values) in layout.slots().iter().zip(&columns) {
-                match (slot, values[i]) {
-                    (Slot::Unit(slot), Value::Unit(unit)) => row.units[*slot] = unit,
-                    (Slot::Unit(slot), _) => row.units[*slot] = f64::NAN,
-                    (Slot::Code(slot), Value::Code(code)) => row.codes[*slot] = code,
-                    (Slot::Code(_), _) => unreachable!("a column of levels has codes"),
-                }
-            }
-            panels.last_mut().expect("pushed above").push(&row);
-        }
-        panels
+        panels(schema, &columns)
     }
+}
+
+/// Records from the values of each column.
+pub(crate) fn panels(schema: &Schema, columns: &[Vec<Value>]) -> Vec<Panel> {
+    let layout = Layout::new(schema);
+    let count = columns.first().map_or(0, Vec::len);
+    let units = layout.slots().iter().filter(|slot| matches!(slot, Slot::Unit(_))).count();
+    let mut row = Row { units: vec![0.0; units].into(), codes: vec![0; layout.slots().len() - units].into() };
+    let mut panels: Vec<Panel> = Vec::with_capacity(count.div_ceil(PANEL));
+    for i in 0..count {
+        if i % PANEL == 0 {
+            panels.push(Panel::new(layout.clone()));
+        }
+        for (slot, values) in layout.slots().iter().zip(columns) {
+            match (slot, values[i]) {
+                (Slot::Unit(slot), Value::Unit(unit)) => row.units[*slot] = unit,
+                (Slot::Unit(slot), _) => row.units[*slot] = f64::NAN,
+                (Slot::Code(slot), Value::Code(code)) => row.codes[*slot] = code,
+                (Slot::Code(_), _) => unreachable!("a column of levels has codes"),
+            }
+        }
+        panels.last_mut().expect("pushed above").push(&row);
+    }
+    panels
 }
