@@ -14,9 +14,11 @@ const USAGE: &str = "usage:
   cargo xtask docs            the documentation of the Python package, in target/site
   cargo xtask faults          kill -9 at random moments, full and read-only disks, races, no randomness
       --kills N     of each of five commands [150]
-  cargo xtask fuzz            hostile input for everything that reads files, and for SQL
+  cargo xtask fuzz            hostile input for everything that reads files, for SQL and for the explorer
+      TARGET ...    only these of release, sums, ledger, schema, csv, sql and http
       --runs N      executions of each target [1000000]
   cargo xtask fuzz-guided     the same guided by coverage (needs cargo-fuzz and a nightly compiler)
+      TARGET ...    as above
       --runs N      executions of each target [1000000]
   cargo xtask oracle          the sums of every map, bit for bit, by an independent program in numpy
       --records N   [1000000]
@@ -45,8 +47,8 @@ fn main() -> ExitCode {
         ["test-spark"] => test_spark(),
         ["docs"] => docs(),
         ["faults", ref options @ ..] => number(options, "--kills", 150).and_then(trust::faults),
-        ["fuzz", ref options @ ..] => number(options, "--runs", 1_000_000).and_then(trust::fuzz),
-        ["fuzz-guided", ref options @ ..] => number(options, "--runs", 1_000_000).and_then(trust::fuzz_guided),
+        ["fuzz", ref options @ ..] => trust::fuzz(options),
+        ["fuzz-guided", ref options @ ..] => trust::fuzz_guided(options),
         ["oracle", ref options @ ..] => number(options, "--records", 1_000_000).and_then(trust::oracle),
         ["stream", ref options @ ..] => number(options, "--rows", 100_000_000).and_then(stream::run),
         ["sbom"] => sbom::run(),

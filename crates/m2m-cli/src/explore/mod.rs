@@ -65,6 +65,7 @@ const PAGE: [(&str, &str, &str); 9] = [
 ];
 
 impl Explorer {
+    /// An explorer of a release, by the name of its file.
     pub fn new(name: String, release: Release, fit: Fit, guard: Guard) -> Arc<Self> {
         Arc::new(Self { name, release, fit, guard, lanes: Lanes::new(LIMIT), overview: OnceLock::new() })
     }
