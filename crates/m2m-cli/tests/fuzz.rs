@@ -33,9 +33,9 @@ const REQUESTS: &[&[u8]] = &[
     include_bytes!("../../../fuzz/corpus/http/stranger.http"),
 ];
 
-/// Other threads answer, so that it is the time that passes which counts.
+/// Other threads answer, so that the time of all of them counts.
 fn run(bytes: &[u8]) -> bool {
-    drive::run(&String::from_utf8_lossy(bytes), drive::passed, || requests::http(bytes))
+    drive::run(&String::from_utf8_lossy(bytes), drive::busy_together, || requests::http(bytes))
 }
 
 /// Requests of the corpus are answered, but for the first visit, which is sent on, and the stranger.
