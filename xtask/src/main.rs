@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench` and others; see [`USAGE`].
 
+mod load;
 mod sbom;
 mod stream;
 mod trust;
@@ -24,6 +25,9 @@ const USAGE: &str = "usage:
       --records N   [1000000]
   cargo xtask stream          a generated table through a pipe: memory, and whole against parts
       --rows N      [100000000]
+  cargo xtask load            the explorer under many clients at once: errors, times, memory
+      --clients N   [200]
+      --seconds N   [30]
   cargo xtask sbom            what the program is made of, as CycloneDX, into target/sbom.json
   cargo xtask bench           speed beside the peers, in one interleaved run
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         ["fuzz-guided", ref options @ ..] => trust::fuzz_guided(options),
         ["oracle", ref options @ ..] => number(options, "--records", 1_000_000).and_then(trust::oracle),
         ["stream", ref options @ ..] => number(options, "--rows", 100_000_000).and_then(stream::run),
+        ["load", ref options @ ..] => load::run(options),
         ["sbom"] => sbom::run(),
         ["bench"] => bench(),
         ["bench", "fit"] => bench_fit(),

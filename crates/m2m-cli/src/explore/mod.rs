@@ -43,7 +43,7 @@ pub struct Explorer {
     overview: OnceLock<Value>,
 }
 
-/// How long a question may take.
+/// How long a question may take once its turn has come.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long a question may be, in bytes.
 const LONGEST: usize = 64 << 10;
