@@ -104,6 +104,11 @@ impl Model for Watched<'_> {
         self.stop.check();
         self.fit.totals(functions)
     }
+
+    fn total_values(&self, functions: &[Checked]) -> Vec<f64> {
+        self.stop.check();
+        self.fit.total_values(functions)
+    }
 }
 
 impl WeightedSample for Watched<'_> {
