@@ -21,7 +21,7 @@ const USAGE: &str = "usage:
   cargo xtask fuzz-guided     the same guided by coverage (needs cargo-fuzz and a nightly compiler)
       TARGET ...    as above
       --runs N      executions of each target [1000000]
-  cargo xtask oracle          the sums of every map, bit for bit, by an independent program in numpy
+  cargo xtask oracle          checks by independent programs, closed by a table; the sums of every map bit for bit
       --records N   [1000000]
   cargo xtask stream          a generated table through a pipe: memory, and whole against parts
       --rows N      [100000000]
@@ -104,7 +104,7 @@ fn test() -> Outcome {
         "--no-deps",
         "--document-private-items",
     ]))?;
-    oracles()?;
+    trust::oracles()?;
     python()?;
     page()?;
     cargo(&["test", "--workspace"])
@@ -245,31 +245,6 @@ fn install(python: &Path, profile: &str) -> Outcome<PathBuf> {
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"])
         .arg(wheel.path()))?;
     Ok(wheel.path())
-}
-
-/// Checks by programs that share no code with ours: a naive Python re-implementation of every map, the ridge in numpy,
-/// OpenDP's samplers, the accountants of dp-accounting, and a JSON Schema validator.
-fn oracles() -> Outcome {
-    let python = venv("oracles", ORACLES)?;
-    let oracle = root().join("crates/m2m/tests/oracle");
-    let work = root().join("target/oracle");
-    std::fs::create_dir_all(&work).map_err(|error| format!("cannot make {}: {error}", work.display()))?;
-    // As one with the tests, so that nothing is compiled twice.
-    cargo(&["build", "--workspace", "--examples"])?;
-    let examples = target().join("debug/examples");
-    run(Command::new(examples.join("oracle_case")).arg(&work))?;
-    run(Command::new(&python).arg(oracle.join("naive.py")).arg(&work))?;
-    run(Command::new(&python).arg(oracle.join("vector.py")).arg(&work))?;
-    let fits = work.join("fit");
-    run(Command::new(examples.join("oracle_fit")).arg(&fits))?;
-    run(Command::new(&python).arg(oracle.join("fit.py")).arg(&fits))?;
-    run(Command::new(&python).arg(oracle.join("opendp_noise.py")).arg(examples.join("draws")))?;
-    run(Command::new(&python).arg(oracle.join("accounting.py")).arg(examples.join("calibrations")))?;
-    run(Command::new(&python)
-        .arg(oracle.join("release_schema.py"))
-        .arg(root().join("docs/release.schema.json"))
-        .arg(root().join("crates/m2m/tests/golden"))
-        .arg(&work))
 }
 
 fn bench() -> Outcome {
