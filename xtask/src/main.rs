@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench` and others; see [`USAGE`].
 
+mod load;
 mod sbom;
 mod stream;
 mod trust;
@@ -14,14 +15,19 @@ const USAGE: &str = "usage:
   cargo xtask docs            the documentation of the Python package, in target/site
   cargo xtask faults          kill -9 at random moments, full and read-only disks, races, no randomness
       --kills N     of each of five commands [150]
-  cargo xtask fuzz            hostile input for everything that reads files, and for SQL
+  cargo xtask fuzz            hostile input for everything that reads files, for SQL and for the explorer
+      TARGET ...    only these of release, sums, ledger, schema, csv, sql and http
       --runs N      executions of each target [1000000]
   cargo xtask fuzz-guided     the same guided by coverage (needs cargo-fuzz and a nightly compiler)
+      TARGET ...    as above
       --runs N      executions of each target [1000000]
-  cargo xtask oracle          the sums of every map, bit for bit, by an independent program in numpy
+  cargo xtask oracle          checks by independent programs, closed by a table; the sums of every map bit for bit
       --records N   [1000000]
   cargo xtask stream          a generated table through a pipe: memory, and whole against parts
       --rows N      [100000000]
+  cargo xtask load            the explorer under many clients at once: errors, times, memory
+      --clients N   [200]
+      --seconds N   [30]
   cargo xtask sbom            what the program is made of, as CycloneDX, into target/sbom.json
   cargo xtask bench           speed beside the peers, in one interleaved run
   cargo xtask bench fit       speed of fits and questions beside numpy and scipy
@@ -47,10 +53,11 @@ fn main() -> ExitCode {
         ["test-spark"] => test_spark(),
         ["docs"] => docs(),
         ["faults", ref options @ ..] => number(options, "--kills", 150).and_then(trust::faults),
-        ["fuzz", ref options @ ..] => number(options, "--runs", 1_000_000).and_then(trust::fuzz),
-        ["fuzz-guided", ref options @ ..] => number(options, "--runs", 1_000_000).and_then(trust::fuzz_guided),
+        ["fuzz", ref options @ ..] => trust::fuzz(options),
+        ["fuzz-guided", ref options @ ..] => trust::fuzz_guided(options),
         ["oracle", ref options @ ..] => number(options, "--records", 1_000_000).and_then(trust::oracle),
         ["stream", ref options @ ..] => number(options, "--rows", 100_000_000).and_then(stream::run),
+        ["load", ref options @ ..] => load::run(options),
         ["sbom"] => sbom::run(),
         ["bench"] => bench_program("speed", &["numpy", "torch", "duckdb", "pyarrow", "opendp"]),
         ["bench", "fit"] => bench_program("fit", &["numpy", "scipy"]),
@@ -100,7 +107,7 @@ fn test() -> Outcome {
         "--no-deps",
         "--document-private-items",
     ]))?;
-    oracles()?;
+    trust::oracles()?;
     python()?;
     page()?;
     cargo(&["test", "--workspace"])
@@ -299,30 +306,6 @@ fn install(python: &Path, wheel: &Path) -> Outcome {
     run(Command::new(python)
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"])
         .arg(wheel))
-}
-
-/// Checks by programs that share no code with ours: a naive Python re-implementation of every map, the ridge in numpy,
-/// OpenDP's samplers, the accountants of dp-accounting, and a JSON Schema validator.
-fn oracles() -> Outcome {
-    let python = venv("oracles", ORACLES)?;
-    let oracle = root().join("crates/m2m/tests/oracle");
-    let work = root().join("target/oracle");
-    std::fs::create_dir_all(&work).map_err(|error| format!("cannot make {}: {error}", work.display()))?;
-    build()?;
-    let examples = target().join("debug/examples");
-    run(Command::new(examples.join("oracle_case")).arg(&work))?;
-    run(Command::new(&python).arg(oracle.join("naive.py")).arg(&work))?;
-    run(Command::new(&python).arg(oracle.join("vector.py")).arg(&work))?;
-    let fits = work.join("fit");
-    run(Command::new(examples.join("oracle_fit")).arg(&fits))?;
-    run(Command::new(&python).arg(oracle.join("fit.py")).arg(&fits))?;
-    run(Command::new(&python).arg(oracle.join("opendp_noise.py")).arg(examples.join("draws")))?;
-    run(Command::new(&python).arg(oracle.join("accounting.py")).arg(examples.join("calibrations")))?;
-    run(Command::new(&python)
-        .arg(oracle.join("release_schema.py"))
-        .arg(root().join("docs/release.schema.json"))
-        .arg(root().join("crates/m2m/tests/golden"))
-        .arg(&work))
 }
 
 /// The program of the benchmarks, beside peers from a venv that is made for it.

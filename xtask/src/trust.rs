@@ -1,9 +1,11 @@
 //! Checks that take too long for every change: faults, fuzzing, and the comparison with an independent program.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::{Outcome, cargo, root, run, target, venv};
+use crate::{Outcome, USAGE, build, cargo, root, run, target, venv};
 
 /// The tests of faults with many kills; only their report is shown.
 pub fn faults(kills: u64) -> Outcome {
@@ -29,10 +31,14 @@ pub fn faults(kills: u64) -> Outcome {
 }
 
 /// The tests of hostile input with many more cases; only their report is shown.
-pub fn fuzz(runs: u64) -> Outcome {
+pub fn fuzz(options: &[&str]) -> Outcome {
+    let (runs, targets) = chosen(options)?;
     let mut command = Command::new("cargo");
     command.current_dir(root()).env("M2M_FUZZ_CASES", runs.to_string());
-    command.args(["test", "--package", "m2m", "--test", "fuzz", "--", "--nocapture"]);
+    command.args(["test", "--workspace", "--test", "fuzz", "--", "--nocapture"]);
+    if targets.len() < TARGETS.len() {
+        command.args(targets.iter().flat_map(|(_, tests)| *tests));
+    }
     in_memory(&mut command);
     let (_, succeeded) = listen(&mut command, |line| {
         line.contains("fuzz: ") || line.starts_with("test ") || line.contains("it panics")
@@ -47,16 +53,46 @@ fn in_memory(command: &mut Command) {
     }
 }
 
-const TARGETS: [&str; 6] = ["release", "sums", "ledger", "schema", "csv", "sql"];
+/// What is fuzzed, and the tests that do so without a fuzzer.
+const TARGETS: [(&str, &[&str]); 7] = [
+    ("release", &["damaged_bytes", "forged_documents"]),
+    ("sums", &["damaged_sums"]),
+    ("ledger", &["damaged_ledgers"]),
+    ("schema", &["damaged_schemas"]),
+    ("csv", &["damaged_tables"]),
+    ("sql", &["soup_of_sql"]),
+    ("http", &["damaged_requests"]),
+];
+
+type Target = (&'static str, &'static [&'static str]);
+
+/// How many executions, of which targets: all, unless some are named.
+fn chosen(mut options: &[&str]) -> Outcome<(u64, Vec<Target>)> {
+    let (mut runs, mut targets) = (1_000_000, Vec::new());
+    while let [word, rest @ ..] = options {
+        options = match (*word, rest) {
+            ("--runs", [number, rest @ ..]) => {
+                runs = number.replace('_', "").parse().map_err(|_| USAGE.to_owned())?;
+                rest
+            }
+            _ => {
+                targets.push(*TARGETS.iter().find(|(name, _)| name == word).ok_or(USAGE)?);
+                rest
+            }
+        };
+    }
+    Ok((runs, if targets.is_empty() { TARGETS.to_vec() } else { targets }))
+}
 
 /// Every fuzz target, with a corpus of its own below `target` that grows; that in the repository is only read.
-pub fn fuzz_guided(runs: u64) -> Outcome {
+pub fn fuzz_guided(options: &[&str]) -> Outcome {
+    let (runs, targets) = chosen(options)?;
     cargo(&["+nightly", "fuzz", "build", "--sanitizer", "none"]).map_err(|error| {
         format!("{error}\ninstall it: `rustup toolchain install nightly` and `cargo install cargo-fuzz`")
     })?;
     let mut failed = Vec::new();
     let mut report = Vec::new();
-    for name in TARGETS {
+    for (name, _) in targets {
         let found = target().join("fuzz").join(name);
         std::fs::create_dir_all(&found).map_err(|error| format!("cannot make {}: {error}", found.display()))?;
         let mut command = Command::new("cargo");
@@ -87,13 +123,89 @@ pub fn fuzz_guided(runs: u64) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(format!("these targets failed: {}", failed.join(", "))) }
 }
 
-/// Sums of many records against `tests/oracle/vector.py`.
+/// Checks by programs that share no code with ours: a naive Python re-implementation of every map and another in numpy,
+/// the ridge in numpy, OpenDP's samplers, the accountants of dp-accounting, and a JSON Schema validator.
+pub fn oracles() -> Outcome {
+    let mut asked = Oracles::new()?;
+    asked.all()?;
+    asked.close();
+    Ok(())
+}
+
+/// The same, and the sums of many records.
 pub fn oracle(records: u64) -> Outcome {
-    let python = venv("oracles", crate::ORACLES)?;
+    let mut asked = Oracles::new()?;
+    asked.all()?;
     let work = target().join("oracle-many");
-    cargo(&["build", "--package", "m2m", "--example", "oracle_case"])?;
-    run(Command::new(target().join("debug/examples/oracle_case")).arg(&work).arg(records.to_string()))?;
-    run(Command::new(python).arg(root().join("crates/m2m/tests/oracle/vector.py")).arg(&work))
+    asked.example("oracle_case", &[work.as_os_str(), records.to_string().as_ref()])?;
+    asked.ask("vector.py", &[work.as_os_str()])?;
+    asked.close();
+    Ok(())
+}
+
+/// Independent programs, and what they say in the end.
+struct Oracles {
+    python: PathBuf,
+    examples: PathBuf,
+    closing: Vec<[String; 3]>,
+}
+
+impl Oracles {
+    fn new() -> Outcome<Self> {
+        let python = venv("oracles", crate::ORACLES)?;
+        build()?;
+        Ok(Self { python, examples: target().join("debug/examples"), closing: Vec::new() })
+    }
+
+    fn all(&mut self) -> Outcome {
+        let work = target().join("oracle");
+        let fits = work.join("fit");
+        std::fs::create_dir_all(&work).map_err(|error| format!("cannot make {}: {error}", work.display()))?;
+        self.example("oracle_case", &[work.as_os_str()])?;
+        self.ask("naive.py", &[work.as_os_str()])?;
+        self.ask("vector.py", &[work.as_os_str()])?;
+        self.example("oracle_fit", &[fits.as_os_str()])?;
+        self.ask("fit.py", &[fits.as_os_str()])?;
+        let [draws, calibrations] = ["draws", "calibrations"].map(|name| self.examples.join(name));
+        self.ask("opendp_noise.py", &[draws.as_os_str()])?;
+        self.ask("accounting.py", &[calibrations.as_os_str()])?;
+        let (schema, golden) = (root().join("docs/release.schema.json"), root().join("crates/m2m/tests/golden"));
+        self.ask("release_schema.py", &[schema.as_os_str(), golden.as_os_str(), work.as_os_str()])
+    }
+
+    /// Has one of our examples write what is to be checked.
+    fn example(&self, name: &str, arguments: &[&OsStr]) -> Outcome {
+        run(Command::new(self.examples.join(name)).args(arguments))
+    }
+
+    /// Runs an oracle, and keeps the line that it closes with: `= name | comparisons | worst`.
+    fn ask(&mut self, script: &str, arguments: &[&OsStr]) -> Outcome {
+        let mut command = Command::new(&self.python);
+        command.arg(root().join("crates/m2m/tests/oracle").join(script)).args(arguments);
+        let (lines, succeeded) = listen(&mut command, |line| !line.starts_with("= "))?;
+        let found = self.closing.len();
+        for line in lines.iter().filter_map(|line| line.strip_prefix("= ")) {
+            let mut parts = line.split(" | ").map(str::to_owned);
+            self.closing.push(std::array::from_fn(|_| parts.next().unwrap_or_default()));
+        }
+        match succeeded {
+            true if self.closing.len() > found => Ok(()),
+            true => Err(format!("{script} does not say what it compared")),
+            false => Err(format!("{script} disagrees; see above")),
+        }
+    }
+
+    /// Everything at a glance.
+    fn close(&self) {
+        let head = ["oracle", "comparisons", "worst"].map(str::to_owned);
+        let width = |at: usize| {
+            std::iter::once(&head).chain(&self.closing).map(|line| line[at].chars().count()).max().unwrap_or(0)
+        };
+        println!();
+        for line in std::iter::once(&head).chain(&self.closing) {
+            println!("{:<one$} | {:<two$} | {}", line[0], line[1], line[2], one = width(0), two = width(1));
+        }
+    }
 }
 
 /// Runs a command and shows some of the lines that it prints. All of them, and whether it succeeded.

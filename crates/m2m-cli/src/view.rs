@@ -96,9 +96,7 @@ impl Column {
         found.moments.push(("mean", known.mean(&x)?));
         found.moments.push(("std", known.std_dev(&x)?));
         let quantiles: &[f64] = if detail == Detail::Full { &QUANTILES } else { &[0.5] };
-        for q in quantiles {
-            found.quantiles.push((*q, known.quantile(&x, *q)?));
-        }
+        found.quantiles = quantiles.iter().copied().zip(known.quantiles(&x, quantiles)?).collect();
         let (low, high) = window(&known, &column.name, &column.kind)?;
         found.bars = clear_bars(asked, &column.name, &column.kind, (low, high), bins)?;
         let count = |condition: Expr| asked.filter(&condition)?.count();
@@ -242,26 +240,27 @@ fn window(known: &Ask<'_>, name: &str, kind: &Kind) -> Result<(f64, f64), Error>
     const BEYOND: f64 = 0.005;
     let range = kind.range().expect("a numeric column has a range");
     let (min, max) = (range.min(), range.max());
-    let cells = number_bars(known, name, kind, min, max, CELLS)?;
-    let total: f64 = cells.iter().map(|cell| cell.count.value).sum();
-    let first_beyond = |cells: &mut dyn Iterator<Item = &Bar>| {
+    let cells = number_bins(name, kind, min, max, CELLS);
+    let rows = |bin: &Bin| Ok(known.filter(&bin.condition)?.total_values(&[lit(1.0)])?[0].max(0.0));
+    let counts: Vec<f64> = cells.iter().map(rows).collect::<Result<_, Error>>()?;
+    let total: f64 = counts.iter().sum();
+    let first_beyond = |counts: &mut dyn Iterator<Item = &f64>| {
         let mut sum = 0.0;
-        cells
-            .take_while(|cell| {
-                sum += cell.count.value;
+        counts
+            .take_while(|count| {
+                sum += *count;
                 sum <= BEYOND * total
             })
             .count()
     };
-    let (below, above) = (first_beyond(&mut cells.iter()), first_beyond(&mut cells.iter().rev()));
+    let (below, above) = (first_beyond(&mut counts.iter()), first_beyond(&mut counts.iter().rev()));
     if total <= 0.0 || 2 * (below + above) < cells.len() {
         return Ok((min, max));
     }
-    let kept = &cells[below..cells.len() - above];
-    let (Some((low, _)), Some((_, high))) = (kept.first().and_then(|c| c.span), kept.last().and_then(|c| c.span))
-    else {
+    let (Some(first), Some(last)) = (cells.get(below), cells.get(cells.len() - 1 - above)) else {
         return Ok((min, max));
     };
+    let (low, high) = (first.span.0, last.span.1);
     // Out to round numbers, and to an end that is near.
     let step = 10f64.powf((0.25 * (high - low)).log10().floor());
     let step = if kind.is_whole() { step.max(1.0) } else { step };
@@ -302,6 +301,22 @@ const CLEAR: f64 = 0.15;
 
 /// Bars of equal width over an interval of a numeric column.
 fn number_bars(asked: &Ask<'_>, name: &str, kind: &Kind, low: f64, high: f64, bins: u32) -> Result<Vec<Bar>, Error> {
+    let bar = |Bin { label, span, condition }| {
+        let count = asked.filter(&condition)?.count()?;
+        Ok(Bar { label, span: Some(span), condition, count })
+    };
+    number_bins(name, kind, low, high, bins).into_iter().map(bar).collect()
+}
+
+/// What is counted in a bar.
+struct Bin {
+    label: String,
+    span: (f64, f64),
+    condition: Expr,
+}
+
+/// Bins of equal width over an interval of a numeric column.
+fn number_bins(name: &str, kind: &Kind, low: f64, high: f64, bins: u32) -> Vec<Bin> {
     let x = || col(name);
     let whole = kind.is_whole();
     let span = high - low + f64::from(whole);
@@ -324,9 +339,8 @@ fn number_bars(asked: &Ask<'_>, name: &str, kind: &Kind, low: f64, high: f64, bi
             };
             let name = |x: f64| if whole { kind.show(x) } else { show(as_shown, x) };
             let label = if from == to { name(from) } else { format!("{} to {}", name(from), name(to)) };
-            let drawn = if whole { (from - 0.5, to + 0.5) } else { (from, to) };
-            let count = asked.filter(&condition)?.count()?;
-            Ok(Bar { label, span: Some(drawn), condition, count })
+            let span = if whole { (from - 0.5, to + 0.5) } else { (from, to) };
+            Bin { label, span, condition }
         })
         .collect()
 }

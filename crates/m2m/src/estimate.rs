@@ -158,6 +158,10 @@ pub trait Model {
     fn schema(&self) -> &Schema;
     /// The sums over all rows of functions of a row, as [`Scalar::weight`](crate::expr::Scalar::weight) counts them.
     fn totals(&self, functions: &[Checked]) -> Totals;
+    /// The values of these totals, without their errors.
+    fn total_values(&self, functions: &[Checked]) -> Vec<f64> {
+        self.totals(functions).values
+    }
 }
 
 /// Random points of the domain with weights under which they stand for the rows of the table.

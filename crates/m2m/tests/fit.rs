@@ -594,6 +594,40 @@ fn complements_add_up_to_the_total() {
     }
 }
 
+/// A fit that finds out every error, and keeps no two questions together.
+struct Plain<'a>(&'a Fit);
+
+impl Model for Plain<'_> {
+    fn schema(&self) -> &Schema {
+        Model::schema(self.0)
+    }
+
+    fn totals(&self, functions: &[Checked]) -> Totals {
+        self.0.totals(functions)
+    }
+}
+
+/// What is asked without errors, or together, is what is asked with them, one by one: for closed forms and random points.
+#[test]
+fn quantiles_are_those_found_one_by_one() {
+    let merged = Release::from_bytes(include_bytes!("../../../fuzz/corpus/release/merged.json")).unwrap();
+    let inseparable = [col("score") * col("age"), col("age") + case(col("flag").eq(lit(true)), lit(2.0))];
+    let releases = [(people(&Design::default(), "1", 2000, 5), "score"), (merged, "age")];
+    for ((release, column), together) in releases.into_iter().zip(inseparable) {
+        let fit = Fit::new(&release, Options { samples: 500, ..Options::default() }).unwrap();
+        let (plain, x) = (Plain(&fit), col(column));
+        for filter in [lit(true), x.clone().gt(lit(0.25)), together.gt(lit(5.0))] {
+            let (all, alone) = (Ask::of(&fit).filter(&filter).unwrap(), Ask::of(&plain).filter(&filter).unwrap());
+            let parts = [0.05, 0.5, 0.9, 1.0];
+            for (q, found) in parts.iter().zip(all.quantiles(&x, &parts).unwrap()) {
+                assert_eq!(format!("{found:?}"), format!("{:?}", alone.quantile(&x, *q).unwrap()));
+            }
+            let functions = [lit(1.0), x.clone(), x.clone() * x.clone()];
+            assert_eq!(all.total_values(&functions).unwrap(), alone.totals(&functions).unwrap().values);
+        }
+    }
+}
+
 #[test]
 fn group_counts_add_up_to_the_total() {
     let groups = [

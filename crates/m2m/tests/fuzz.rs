@@ -6,10 +6,12 @@
 #[path = "../../../fuzz/src/lib.rs"]
 mod bodies;
 mod common;
-
-use std::time::{Duration, Instant};
+#[path = "../../../fuzz/src/drive.rs"]
+#[allow(dead_code)]
+mod drive;
 
 use common::Random;
+use drive::{cases, memory_is_bounded, tell};
 use serde_json::{Value, json};
 
 const RELEASES: &[&[u8]] = &[
@@ -18,6 +20,7 @@ const RELEASES: &[&[u8]] = &[
     include_bytes!("../../../fuzz/corpus/release/rff.json"),
     include_bytes!("../../../fuzz/corpus/release/race.json"),
     include_bytes!("../../../fuzz/corpus/release/tables.json"),
+    include_bytes!("../../../fuzz/corpus/release/merged.json"),
     include_bytes!("../../../fuzz/corpus/release/replace.json"),
     include_bytes!("../../../fuzz/corpus/release/user.json"),
     include_bytes!("golden/release-v1.json"),
@@ -63,45 +66,9 @@ const SCHEMAS: &[&[u8]] = &[
     include_bytes!("../../../fuzz/corpus/schema/odd.toml"),
 ];
 
-/// Longer than any input here may take, on a machine that does other things too.
-const TOO_LONG: Duration = Duration::from_secs(2);
-/// More memory than all of it may take, in kB.
-const TOO_MUCH: u64 = 1 << 20;
-
-fn cases(usual: usize) -> usize {
-    std::env::var("M2M_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
-}
-
-/// For the report of `cargo xtask fuzz`.
-fn tell(target: &str, executions: usize, read: usize) {
-    eprintln!("fuzz: {target}: {executions} executions, {read} of them on input that could be read");
-}
-
-/// The time that this thread has spent on a processor or, where the system does not tell, that has passed.
-fn busy() -> Duration {
-    static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
-    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = schedule.and_then(|text| text.split_whitespace().next()?.parse().ok());
-    nanoseconds.map_or_else(|| START.elapsed(), Duration::from_nanos)
-}
-
-/// Runs a body on an input; says which input it was where that fails.
+/// Runs a body on an input, by the time that its thread takes.
 fn run<T: std::fmt::Debug + ?Sized>(input: &T, body: impl Fn() -> bool + std::panic::RefUnwindSafe) -> bool {
-    let timed = || {
-        let started = busy();
-        let read = std::panic::catch_unwind(&body).unwrap_or_else(|_| panic!("it panics: {input:?}"));
-        (read, busy() - started)
-    };
-    let (read, took) = timed();
-    // The machine may have been busy with something else: only what is slow twice is slow.
-    assert!(took < TOO_LONG || timed().1 < TOO_LONG, "it takes {took:?}: {input:?}");
-    read
-}
-
-fn memory_is_bounded() {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return };
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
-    assert!(peak.unwrap_or(0u64) < TOO_MUCH, "{peak:?} kB");
+    drive::run(input, drive::busy, body)
 }
 
 fn run_release(bytes: &[u8]) -> bool {
@@ -136,32 +103,8 @@ fn run_schema(bytes: &[u8]) -> bool {
     run(&*text, || bodies::schema(&text))
 }
 
-/// One to four small changes: bits, bytes, cuts, and pieces that are doubled or come from another input.
 fn damage(corpus: &[&[u8]], random: &mut Random) -> Vec<u8> {
-    let mut bytes = corpus[random.below(corpus.len())].to_vec();
-    for _ in 0..=random.below(3) {
-        if bytes.is_empty() {
-            bytes.push(b'\n');
-        }
-        let at = random.below(bytes.len());
-        match random.below(7) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes.truncate(at),
-            2 => bytes[at] = random.word() as u8,
-            3 => drop(bytes.remove(at)),
-            4 => bytes.insert(at, b"0123456789-.eE\"{}[],:=\n'"[random.below(24)]),
-            5 => {
-                let piece = bytes[at..(at + 1 + random.below(40)).min(bytes.len())].to_vec();
-                bytes.splice(at..at, piece);
-            }
-            _ => {
-                let other = corpus[random.below(corpus.len())];
-                let from = random.below(other.len());
-                bytes.splice(at..at, other[from..(from + 1 + random.below(40)).min(other.len())].iter().copied());
-            }
-        }
-    }
-    bytes
+    drive::damage(corpus, &mut |bound| random.below(bound))
 }
 
 #[test]

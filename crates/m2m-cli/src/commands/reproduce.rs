@@ -48,7 +48,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum What {
-    /// Mean relative error of E[x], with and without noise
+    /// Mean relative error of the means, with and without noise
     Table1,
     /// Errors of moments, CDFs, covariances and counts against ε
     FigureErrors,
@@ -69,7 +69,7 @@ const SKETCHES: [(&str, &str, &str); 3] = [
     ("HIST", "hist:bins=100", "hist:bins=20"),
 ];
 
-/// Table 1: data, sketch, and the published mean relative errors of E[x] at ε = ∞ and at ε = 1.
+/// Table 1: data, sketch, and the published mean relative errors of `E[x]` at ε = ∞ and at ε = 1.
 const PUBLISHED: [(&str, &str, f64, f64); 4] = [
     ("Random10", "RFF", 6.25e-8, 9.55e-3),
     ("Random10", "HIST", 1.87e-5, 9.10e-4),
@@ -157,7 +157,7 @@ const FLOORS: u64 = 5;
 /// What one repetition found at one ε.
 struct Finding {
     scores: Scores,
-    /// What the noise alone does to the mean relative error of E[x]; it hardly differs between repetitions.
+    /// What the noise alone does to the mean relative error of `E[x]`; it hardly differs between repetitions.
     floor: Option<f64>,
 }
 

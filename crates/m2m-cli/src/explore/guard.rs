@@ -23,6 +23,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 impl Guard {
+    /// A guard of the server at some address.
     pub fn new(address: SocketAddr, token: String) -> Self {
         Self { address, token }
     }

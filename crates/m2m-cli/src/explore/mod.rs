@@ -43,7 +43,7 @@ pub struct Explorer {
     overview: OnceLock<Value>,
 }
 
-/// How long a question may take.
+/// How long a question may take once its turn has come.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long a question may be, in bytes.
 const LONGEST: usize = 64 << 10;
@@ -65,6 +65,7 @@ const PAGE: [(&str, &str, &str); 9] = [
 ];
 
 impl Explorer {
+    /// An explorer of a release, by the name of its file.
     pub fn new(name: String, release: Release, fit: Fit, guard: Guard) -> Arc<Self> {
         Arc::new(Self { name, release, fit, guard, lanes: Lanes::new(LIMIT), overview: OnceLock::new() })
     }

@@ -313,6 +313,28 @@ fn nobody_works_for_one_who_has_left() {
     });
 }
 
+/// Who has to wait longer than work may take is answered all the same.
+#[test]
+fn waiting_is_not_working() {
+    run(async {
+        let lanes = Arc::new(Lanes::new(Duration::from_millis(1000)));
+        let turns = 6 * std::thread::available_parallelism().map_or(2, usize::from).div_ceil(2);
+        let work = |lanes: Arc<Lanes>| async move {
+            let nap = |_: &work::Stop| -> Result<(), Problem> {
+                std::thread::sleep(Duration::from_millis(250));
+                Ok(())
+            };
+            lanes.run(work::Lane::Slow, nap).await
+        };
+        let start = Instant::now();
+        let asked: Vec<_> = (0..turns).map(|_| tokio::spawn(work(lanes.clone()))).collect();
+        for answer in asked {
+            answer.await.unwrap().unwrap();
+        }
+        assert!(start.elapsed() > Duration::from_millis(1000), "nobody had to wait");
+    });
+}
+
 /// Every address of the description is served, and nothing else below /api.
 #[test]
 fn the_description_names_what_is_served() {

@@ -38,8 +38,8 @@ impl Lanes {
         Self { quick: lane(2 * cores), slow: lane(cores.div_ceil(2)), limit }
     }
 
-    /// Does some work on a thread of its own. It is told to stop when it has taken too long, or when the future is dropped
-    /// because the one who asked has left.
+    /// Does some work on a thread of its own when its turn comes. It is told to stop when it has taken too long, which waiting
+    /// is no part of, or when the future is dropped because the one who asked has left.
     pub async fn run<T: Send + 'static>(
         &self,
         lane: Lane,
@@ -48,20 +48,18 @@ impl Lanes {
         let stop = Stop::default();
         let _dropped = StopOnDrop(stop.clone());
         let semaphore = if lane == Lane::Quick { self.quick.clone() } else { self.slow.clone() };
-        let done = tokio::time::timeout(self.limit, async move {
-            let permit = semaphore.acquire_owned().await.map_err(|_| Problem::failed())?;
-            let job = move || {
-                // Held until the work is done, even if nobody waits for it: threads are what is scarce.
-                let _permit = permit;
-                catch_unwind(AssertUnwindSafe(|| work(&stop)))
-            };
-            match tokio::task::spawn_blocking(job).await {
-                Ok(Ok(result)) => result,
-                Ok(Err(panic)) if panic.is::<Stopped>() => Err(Problem::slow()),
-                _ => Err(Problem::failed()),
-            }
-        });
-        done.await.unwrap_or_else(|_| Err(Problem::slow()))
+        let permit = semaphore.acquire_owned().await.map_err(|_| Problem::failed())?;
+        let job = move || {
+            // Held until the work is done, even if nobody waits for it: threads are what is scarce.
+            let _permit = permit;
+            catch_unwind(AssertUnwindSafe(|| work(&stop)))
+        };
+        match tokio::time::timeout(self.limit, tokio::task::spawn_blocking(job)).await {
+            Ok(Ok(Ok(result))) => result,
+            Ok(Ok(Err(panic))) if panic.is::<Stopped>() => Err(Problem::slow()),
+            Ok(_) => Err(Problem::failed()),
+            Err(_) => Err(Problem::slow()),
+        }
     }
 }
 
@@ -105,6 +103,11 @@ impl Model for Watched<'_> {
     fn totals(&self, functions: &[Checked]) -> Totals {
         self.stop.check();
         self.fit.totals(functions)
+    }
+
+    fn total_values(&self, functions: &[Checked]) -> Vec<f64> {
+        self.stop.check();
+        self.fit.total_values(functions)
     }
 }
 

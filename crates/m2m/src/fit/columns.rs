@@ -88,6 +88,9 @@ impl Knowledge {
     /// Adds what the errors of the cells give the covariance of a question with the features, where `cells` is the mean of
     /// the question's main effect in each.
     pub fn add_effects(&self, cells: &[f64], k: &mut [f64]) {
+        if k.is_empty() {
+            return;
+        }
         for (cell, x) in self.covariance(cells).iter().enumerate().filter(|(_, x)| **x != 0.0) {
             for (i, k) in k.iter_mut().enumerate() {
                 *k += x * self.effects[(cell, i)];
@@ -98,6 +101,10 @@ impl Knowledge {
     /// Adds what the tilts that a question shares with the features give their covariance, where `share` is the mean of the
     /// question times the tilt in a cell.
     pub fn add_tilts(&self, share: impl Fn(usize, &Tilt) -> f64, k: &mut [f64]) {
+        // The default design has no features: finding out the shares would take most of the time of a question.
+        if k.is_empty() {
+            return;
+        }
         for (cell, (within, tilt)) in self.within.iter().zip(&self.tilts).enumerate() {
             let Some(tilt) = tilt else { continue };
             let share = within * share(cell, tilt);

@@ -53,7 +53,7 @@ use closed::{Closed, Gram, Pair, Split, is_closed, shared};
 use columns::Knowledge;
 use interactions::{Interactions, PointScores, Share, Spread};
 use points::dot;
-use separate::{Term, separate};
+use separate::{Tables, Term, separate};
 use triangle::Triangle;
 
 /// How a release is read.
@@ -116,6 +116,8 @@ pub struct Fit {
     knowledge: Vec<Knowledge>,
     /// What tables over merged cells tell of columns together.
     interactions: Option<Interactions>,
+    /// Functions of one column that were asked about.
+    tables: Tables,
     /// For each feature: its block and place, the released mean, the variance of its noise, the prior mean.
     kept: Vec<(usize, usize)>,
     released: Vec<f64>,
@@ -278,6 +280,7 @@ impl Fit {
             cells: OnceLock::new(),
             scores: OnceLock::new(),
             interactions: None,
+            tables: Tables::default(),
             weights: OnceLock::new(),
             positive: OnceLock::new(),
             schema,
@@ -456,7 +459,7 @@ impl Fit {
 
     /// Whether a question is answered in closed form.
     pub fn is_exact(&self, function: &Checked) -> bool {
-        self.closed.is_some() && separate(function, &self.schema, &self.prior).is_some()
+        self.closed.is_some() && self.separated(function).is_some()
     }
 
     fn closed_functional(&self, closed: &Closed, terms: Vec<Term>) -> Functional {
@@ -692,10 +695,13 @@ impl Fit {
                     .iter()
                     .enumerate()
                     .map(|(column, known)| {
-                        let mut cells = vec![0.0; known.cells.len()];
-                        if let Some((_, _, effect)) = functional.effects.iter().find(|(other, ..)| *other == column) {
-                            cells.copy_from_slice(effect);
-                        }
+                        let effect = functional.effects.iter().find(|(other, ..)| *other == column);
+                        let mut cells = match effect {
+                            Some((_, _, effect)) => effect.clone(),
+                            // Nothing is left of what was nothing.
+                            None if a.is_empty() => return Vec::new(),
+                            None => vec![0.0; known.cells.len()],
+                        };
                         if known.noise {
                             for (i, a) in a.iter().enumerate() {
                                 for (cell, x) in cells.iter_mut().enumerate() {
@@ -711,7 +717,7 @@ impl Fit {
         let mut means = Means::new(count);
         for i in 0..count {
             let f = &functionals[i];
-            means.values[i] = f.mean + dot(&f.k, &self.alpha) + f.interaction;
+            means.values[i] = self.value(f);
             means.slopes[i] = f.mean - dot(&coefficients[i], &self.mean);
             for j in 0..=i {
                 let g = &functionals[j];
@@ -725,7 +731,10 @@ impl Fit {
                     .sum::<f64>()
                     + tables;
                 for (column, known) in self.knowledge.iter().enumerate().filter(|(_, known)| known.noise) {
-                    privacy += dot(&left[i][column], &known.covariance(&left[j][column]));
+                    let (one, other) = (&left[i][column], &left[j][column]);
+                    if !one.is_empty() && !other.is_empty() {
+                        privacy += dot(one, &known.covariance(other));
+                    }
                 }
                 let set = |matrix: &mut Mat<f64>, value: f64| {
                     matrix[(i, j)] = value;
@@ -754,19 +763,24 @@ impl Fit {
         means
     }
 
-    /// The estimated means over all rows, exact where every function separates.
-    fn means(&self, functions: &[Checked]) -> Means {
+    /// Questions, prepared: exactly where every function separates, and else by the points, which is told too.
+    fn functionals(&self, functions: &[Checked]) -> (Vec<Functional>, bool) {
         if let Some(closed) = &self.closed {
-            let terms: Option<Vec<Vec<Term>>> =
-                functions.iter().map(|function| separate(function, &self.schema, &self.prior)).collect();
+            let terms: Option<Vec<Vec<Term>>> = functions.iter().map(|function| self.separated(function)).collect();
             if let Some(terms) = terms {
-                let functionals: Vec<Functional> =
-                    terms.into_iter().map(|terms| self.closed_functional(closed, terms)).collect();
-                return self.answer(&functionals, false);
+                return (terms.into_iter().map(|terms| self.closed_functional(closed, terms)).collect(), false);
             }
         }
-        let functionals = self.sampled(functions);
-        self.answer(&functionals, true)
+        (self.sampled(functions), true)
+    }
+
+    fn separated(&self, function: &Checked) -> Option<Vec<Term>> {
+        separate(function, &self.schema, &self.prior, &self.tables)
+    }
+
+    /// The estimated mean of a functional.
+    fn value(&self, functional: &Functional) -> f64 {
+        functional.mean + dot(&functional.k, &self.alpha) + functional.interaction
     }
 
     /// The nearest weights to the unbiased ones that are not negative, have mean 1 and (nearly) the fitted means of all
@@ -910,18 +924,8 @@ impl Fit {
 
     /// The estimated means of functions over all rows, without their errors.
     pub fn values_of(&self, functions: &[Checked]) -> Vec<f64> {
-        let value =
-            |functional: &Functional| functional.mean + dot(&functional.k, &self.alpha) + functional.interaction;
-        functions
-            .iter()
-            .map(|function| {
-                let terms = self.closed.as_ref().and_then(|_| separate(function, &self.schema, &self.prior));
-                match (&self.closed, terms) {
-                    (Some(closed), Some(terms)) => value(&self.closed_functional(closed, terms)),
-                    _ => value(&self.sampled(std::slice::from_ref(function))[0]),
-                }
-            })
-            .collect()
+        let one = |function: &Checked| self.value(&self.functionals(std::slice::from_ref(function)).0[0]);
+        functions.iter().map(one).collect()
     }
 
     /// Another value of a column where the prior does not tell it from this one.
@@ -1078,7 +1082,8 @@ impl Model for Fit {
     }
 
     fn totals(&self, functions: &[Checked]) -> Totals {
-        let means = self.means(functions);
+        let (functionals, sampled) = self.functionals(functions);
+        let means = self.answer(&functionals, sampled);
         let square = self.rows * self.rows;
         let scaled = |matrix: &Mat<f64>| faer::Scale(square) * matrix;
         let variance = self.count_deviation * self.count_deviation;
@@ -1090,6 +1095,11 @@ impl Model for Fit {
             ignorance: scaled(&means.ignorance),
             count: Mat::from_fn(functions.len(), functions.len(), |i, j| variance * means.slopes[i] * means.slopes[j]),
         }
+    }
+
+    fn total_values(&self, functions: &[Checked]) -> Vec<f64> {
+        let (functionals, _) = self.functionals(functions);
+        functionals.iter().map(|functional| self.value(functional) * self.rows).collect()
     }
 }
 

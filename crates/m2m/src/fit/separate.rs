@@ -4,6 +4,9 @@
 //! inclusion and exclusion, `CASE` by its branches, and nulls by carrying for each expression two functions: what it adds
 //! where it has a value, and whether it has one.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::Schema;
 use crate::expr::{Checked, Function, Node, Op, Scalar, value_of};
 use crate::panel::Value;
@@ -21,7 +24,7 @@ pub(crate) struct Term {
 const MAX_TERMS: usize = 64;
 
 /// The terms of a function; nothing if it does not separate.
-pub(crate) fn separate(function: &Checked, schema: &Schema, prior: &Independent) -> Option<Vec<Term>> {
+pub(crate) fn separate(function: &Checked, schema: &Schema, prior: &Independent, tables: &Tables) -> Option<Vec<Term>> {
     let polynomial = match of(&function.node)? {
         Parts::Number { value, .. } => value,
         Parts::Truth { yes, .. } => yes,
@@ -35,19 +38,66 @@ pub(crate) fn separate(function: &Checked, schema: &Schema, prior: &Independent)
         while let Some((column, _)) = rest.first() {
             let end = rest.iter().position(|(other, _)| other != column).unwrap_or(rest.len());
             let axis = &prior.axes[*column];
-            let jumps = jumps(schema, *column, &rest[..end]);
-            let table = axis.tabulate(&jumps, |value| {
-                rest[..end].iter().map(|(_, atom)| atom.at(schema, *column, value)).product()
-            });
+            let table = tables.get(schema, axis, &rest[..end]);
             match constant(axis, &table) {
                 Some(constant) => term.coefficient *= constant,
-                None => term.factors.push((*column, table)),
+                None => term.factors.push((*column, table.to_vec())),
             }
             rest = &rest[end..];
         }
         add(&mut terms, term);
     }
     Some(terms)
+}
+
+/// The table of a product of functions of the column of an axis.
+fn tabulate(schema: &Schema, axis: &Axis, atoms: &[(usize, Atom<'_>)]) -> Vec<f64> {
+    let column = axis.column();
+    let jumps = jumps(schema, column, atoms);
+    axis.tabulate(&jumps, |value| atoms.iter().map(|(_, atom)| atom.at(schema, column, value)).product())
+}
+
+/// Tables that were made before, for one prior: a page asks for many numbers with the same filter and the same bins.
+pub(crate) struct Tables {
+    kept: Mutex<Kept>,
+    /// The bytes that are kept, at most.
+    most: usize,
+}
+
+#[derive(Default)]
+struct Kept {
+    tables: HashMap<String, Arc<[f64]>>,
+    bytes: usize,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), most: 16 << 20 }
+    }
+}
+
+/// What an entry takes besides its text and its numbers, about.
+const ENTRY: usize = 64;
+
+impl Tables {
+    /// As [`tabulate`].
+    fn get(&self, schema: &Schema, axis: &Axis, atoms: &[(usize, Atom<'_>)]) -> Arc<[f64]> {
+        // Numbers are written so that different ones look different.
+        let key = format!("{atoms:?}");
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = kept().tables.get(&key) {
+            return table.clone();
+        }
+        let table: Arc<[f64]> = tabulate(schema, axis, atoms).into();
+        let bytes = key.len() + 8 * table.len() + ENTRY;
+        let mut kept = kept();
+        if kept.bytes + bytes > self.most {
+            *kept = Kept::default();
+        }
+        kept.bytes += bytes;
+        kept.tables.insert(key, table.clone());
+        table
+    }
 }
 
 /// Where functions of a column may jump: at the numbers that stand in them. Whole numbers begin and end half a step away.
@@ -101,14 +151,14 @@ enum Parts<'a> {
 }
 
 /// A function of one column.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Atom<'a> {
     node: &'a Node,
     take: Take,
 }
 
 /// What is taken of an expression's value.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Take {
     Value,
     Known,
@@ -324,5 +374,42 @@ fn constant_parts<'a>(node: &Node) -> Parts<'a> {
         }
         Scalar::Text(_) => Parts::Text,
         Scalar::Null => Parts::Number { value: Polynomial(vec![]), known: Polynomial(vec![]) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::{col, lit};
+
+    /// Whatever is kept or was thrown away, a table is the one that is made anew.
+    #[test]
+    fn kept_tables_are_those_made_anew() {
+        let text = "[[column]]\nname='x'\ntype='number'\nmin=0\nmax=8\nnullable=true\n\
+                    [[column]]\nname='k'\ntype='integer'\nmin=0\nmax=20\n";
+        let schema = Schema::from_toml(text).unwrap();
+        let prior = Independent::uniform(&schema, |_| None);
+        let functions: Vec<Checked> = (0..40)
+            .flat_map(|at| {
+                let at = f64::from(at) / 5.0;
+                let sum = (col("x") - lit(at)) * (col("k") + lit(-at));
+                [col("x").le(lit(at)), col("x").lt(lit(at)), col("x").le(lit(-at)), sum, col("k").ge(lit(at))]
+            })
+            .map(|function| function.check(&schema).unwrap())
+            .collect();
+        let nothing = Tables { most: 0, ..Tables::default() };
+        // Some are kept until the next is wanted, and all.
+        for most in [30_000, 16 << 20] {
+            let tables = Tables { most, ..Tables::default() };
+            for _ in 0..3 {
+                for function in &functions {
+                    let [kept, anew] =
+                        [&tables, &nothing].map(|tables| separate(function, &schema, &prior, tables).unwrap());
+                    assert_eq!(format!("{kept:?}"), format!("{anew:?}"));
+                }
+            }
+            let kept = tables.kept.lock().unwrap();
+            assert!(kept.bytes <= most && kept.tables.len() > 5 && nothing.kept.lock().unwrap().tables.len() < 2);
+        }
     }
 }

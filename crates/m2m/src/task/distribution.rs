@@ -88,8 +88,15 @@ impl Ask<'_> {
 
     /// The value below which a part q of the rows lie.
     pub fn quantile(&self, of: &Expr, q: f64) -> Result<Estimate, Error> {
+        Ok(self.quantiles(of, &[q])?[0])
+    }
+
+    /// The values below which some parts of the rows lie: as [`Ask::quantile`], with the work that they share done once.
+    pub fn quantiles(&self, of: &Expr, parts: &[f64]) -> Result<Vec<Estimate>, Error> {
         self.number(of)?;
-        quantile(self.model, &of.check(self.schema())?, &self.filter.check_condition(self.schema())?, q)
+        let (of, filter) = (of.check(self.schema())?, self.filter.check_condition(self.schema())?);
+        let quantiles = Quantiles::new(self.model, &of, &filter);
+        parts.iter().map(|q| quantiles.at(*q)).collect()
     }
 
     /// The median.
@@ -174,49 +181,82 @@ const THRESHOLDS: usize = 48;
 /// The value below which a part q of the rows that meet a condition lie, with an interval by inverting the bounds of the
 /// distribution function.
 pub fn quantile(model: &dyn Model, of: &Checked, filter: &Checked, q: f64) -> Result<Estimate, Error> {
-    if !(0.0..=1.0).contains(&q) {
-        return Err(Error::Question(format!("a quantile of {q}; give a part between 0 and 1, such as 0.5")));
+    Quantiles::new(model, of, filter).at(q)
+}
+
+/// The quantiles of a function over the rows that meet a condition.
+struct Quantiles<'a> {
+    model: &'a dyn Model,
+    of: &'a Checked,
+    known: Checked,
+    filter: &'a Checked,
+    low: f64,
+    whole: bool,
+    /// The distribution function from end to end, and its errors.
+    curve: Curve,
+    errors: Vec<Estimate>,
+}
+
+impl<'a> Quantiles<'a> {
+    fn new(model: &'a dyn Model, of: &'a Checked, filter: &'a Checked) -> Self {
+        let (low, high, whole) = range_of(model.schema(), of);
+        let at = thresholds(low, high, whole);
+        // One by one: what the thresholds' errors have to do with each other is not needed, and takes long to find out.
+        let known = of.known().both(filter);
+        let share = |threshold: &f64| model.totals(&[of.at_most(*threshold).both(filter), known.clone()]).ratio(0, 1);
+        let errors: Vec<Estimate> = at.iter().map(share).collect();
+        let curve = Curve::new(at, errors.iter().map(|estimate| estimate.value));
+        Self { model, of, known, filter, low, whole, curve, errors }
     }
-    let schema = model.schema();
-    let (low, high, whole) = range_of(schema, of);
-    let coarse = thresholds(low, high, whole);
-    let first = Curve::new(model, of, filter, coarse)?;
-    // A second look where the answer lies.
-    let at = first.values.partition_point(|p| *p < q).min(first.at.len() - 1);
-    let (from, to) = (if at == 0 { low } else { first.at[at - 1] }, first.at[at]);
-    let fine = Curve::new(model, of, filter, thresholds(from, to, whole))?;
-    let value = fine.crossing(q, |i| fine.values[i], from, whole);
-    let (below, above) = (
-        first.crossing(q, |i| first.values[i] + Z95 * first.errors[i].std_error, low, whole).min(value),
-        first.crossing(q, |i| first.values[i] - Z95 * first.errors[i].std_error, low, whole).max(value),
-    );
-    let std_error = (above - below) / (2.0 * Z95);
-    let near = first.errors[at];
-    let share = |part: f64| if near.std_error > 0.0 { part / near.std_error * std_error } else { 0.0 };
-    let parts = Parts {
-        privacy: share(near.parts.privacy),
-        count: share(near.parts.count),
-        sampling: share(near.parts.sampling),
-        approximation: share(near.parts.approximation),
-    };
-    Ok(Estimate { value, std_error, low: below, high: above, parts, caution: near.caution })
+
+    fn at(&self, q: f64) -> Result<Estimate, Error> {
+        if !(0.0..=1.0).contains(&q) {
+            return Err(Error::Question(format!("a quantile of {q}; give a part between 0 and 1, such as 0.5")));
+        }
+        let Self { low, whole, curve, errors, .. } = self;
+        // A second look where the answer lies.
+        let at = curve.values.partition_point(|p| *p < q).min(curve.at.len() - 1);
+        let (from, to) = (if at == 0 { *low } else { curve.at[at - 1] }, curve.at[at]);
+        let fine = self.between(from, to);
+        let value = fine.crossing(q, |i| fine.values[i], from, *whole);
+        let (below, above) = (
+            curve.crossing(q, |i| curve.values[i] + Z95 * errors[i].std_error, *low, *whole).min(value),
+            curve.crossing(q, |i| curve.values[i] - Z95 * errors[i].std_error, *low, *whole).max(value),
+        );
+        let std_error = (above - below) / (2.0 * Z95);
+        let near = errors[at];
+        let share = |part: f64| if near.std_error > 0.0 { part / near.std_error * std_error } else { 0.0 };
+        let parts = Parts {
+            privacy: share(near.parts.privacy),
+            count: share(near.parts.count),
+            sampling: share(near.parts.sampling),
+            approximation: share(near.parts.approximation),
+        };
+        Ok(Estimate { value, std_error, low: below, high: above, parts, caution: near.caution })
+    }
+
+    /// The distribution function between two thresholds, without its errors.
+    fn between(&self, from: f64, to: f64) -> Curve {
+        let at = thresholds(from, to, self.whole);
+        let share = |threshold: &f64| {
+            let below = self.of.at_most(*threshold).both(self.filter);
+            let values = self.model.total_values(&[below, self.known.clone()]);
+            values[0] / values[1]
+        };
+        let shares: Vec<f64> = at.iter().map(share).collect();
+        Curve::new(at, shares.into_iter())
+    }
 }
 
 /// An estimated distribution function at some thresholds.
 struct Curve {
     at: Vec<f64>,
     values: Vec<f64>,
-    errors: Vec<Estimate>,
 }
 
 impl Curve {
-    fn new(model: &dyn Model, of: &Checked, filter: &Checked, at: Vec<f64>) -> Result<Self, Error> {
-        // One by one: what the thresholds' errors have to do with each other is not needed, and takes long to find out.
-        let known = of.known().both(filter);
-        let share = |threshold: &f64| model.totals(&[of.at_most(*threshold).both(filter), known.clone()]).ratio(0, 1);
-        let errors: Vec<Estimate> = at.iter().map(share).collect();
-        let values = monotone(&errors.iter().map(|estimate| estimate.value).collect::<Vec<_>>());
-        Ok(Self { at, values, errors })
+    fn new(at: Vec<f64>, shares: impl Iterator<Item = f64>) -> Self {
+        Self { at, values: monotone(&shares.collect::<Vec<_>>()) }
     }
 
     /// Where a bound of the curve reaches q, on the line between the thresholds around it.

@@ -22,7 +22,7 @@ pub use distribution::{Bin, quantile};
 pub use matrix::Matrix;
 
 use crate::estimate::{Estimate, Model, Totals};
-use crate::expr::{Expr, Type, lit};
+use crate::expr::{Checked, Expr, Type, lit};
 use crate::schema::Range;
 use crate::{Error, Schema};
 
@@ -71,11 +71,16 @@ impl<'m> Ask<'m> {
 
     /// The totals of functions over these rows.
     pub fn totals(&self, functions: &[Expr]) -> Result<Totals, Error> {
-        let checked = functions
-            .iter()
-            .map(|function| self.restrict(function).check(self.schema()))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(self.model.totals(&checked))
+        Ok(self.model.totals(&self.checked(functions)?))
+    }
+
+    /// The values of these totals, without their errors: as a rule in less time.
+    pub fn total_values(&self, functions: &[Expr]) -> Result<Vec<f64>, Error> {
+        Ok(self.model.total_values(&self.checked(functions)?))
+    }
+
+    fn checked(&self, functions: &[Expr]) -> Result<Vec<Checked>, Error> {
+        functions.iter().map(|function| self.restrict(function).check(self.schema())).collect()
     }
 
     /// A function that counts only on these rows.

@@ -41,7 +41,7 @@ def main(program):
             theirs = epsilon_of(rho, delta)
             conversions.append((epsilon / theirs if theirs > 0 else 1.0, f"ρ = {rho}, δ = {delta}"))
             spent.append((twice_rho / (2.0 * rho), f"ρ = {rho}"))
-    failed = False
+    failed, worst = False, 0.0
     for name, found, low, high in [
         ("δ of the noise over δ", deltas, 0.0, 1.0),
         ("the larger of that and of ε by zCDP over ε", tight, 1.0 - TOLERANCE, math.inf),
@@ -51,8 +51,12 @@ def main(program):
         (least, where_least), (most, where_most) = min(found), max(found)
         fine = low <= least and most <= high
         failed |= not fine
+        # Beyond 1 where that is the bound, and on either side of it where it is the value.
+        worst = max(worst, most - 1.0 if high < math.inf else 0.0, 1.0 - least if low > 0.0 else 0.0)
         verdict = "agrees" if fine else "differs"
         print(f"{name}: {len(found)} from {least:.9f} ({where_least}) to {most:.9f} ({where_most}), {verdict}")
+    compared = sum(map(len, (deltas, tight, conversions, spent)))
+    print(f"= dp-accounting | {compared} calibrations | relative deviation {worst:.1e}, limit {TOLERANCE:.0e}")
     return 1 if failed else 0
 
 

@@ -78,11 +78,12 @@ def disagreements(path):
     case = json.loads(path.read_text())
     release = json.loads(path.with_name(path.stem + ".release.json").read_text())
     f, integers = functions(case["points"]), np.array(case["features"], dtype=float)
-    wrong, compared = [], 0
+    wrong, compared, worst = [], 0, 0.0
 
     def compare(what, ours, theirs, scale):
-        nonlocal compared
+        nonlocal compared, worst
         compared += 1
+        worst = max(worst, abs(ours - theirs) / scale) if scale > 0 else worst
         if not abs(ours - theirs) <= TOLERANCE * scale:
             wrong.append(f"{what}: {ours!r} here, {theirs!r} there")
 
@@ -106,20 +107,22 @@ def disagreements(path):
         heaviest = np.abs(ridge.weights).max()
         for i, (ours, theirs) in enumerate(zip(ridge.weights, fit["weights"], strict=True)):
             compare(f"{rule} weight {i}", ours, theirs, heaviest)
-    return wrong, compared
+    return wrong, compared, worst
 
 
 def main():
     files = sorted(path for path in pathlib.Path(sys.argv[1]).glob("fit-*.json") if not path.stem.endswith(".release"))
     if not files:
         sys.exit("there is no fit-*.json")
-    failed = False
+    failed, numbers, largest = False, 0, 0.0
     for path in files:
-        wrong, compared = disagreements(path)
+        wrong, compared, worst = disagreements(path)
+        numbers, largest = numbers + compared, max(largest, worst)
         print(f"{path.name}: {compared} numbers, {len(wrong)} differ")
         for line in wrong[:10]:
             print(f"  {line}")
         failed |= bool(wrong)
+    print(f"= ridge in numpy | {numbers} numbers of {len(files)} releases | relative deviation {largest:.1e}, limit {TOLERANCE:.0e}")
     sys.exit(failed)
 
 

@@ -29,6 +29,7 @@ def main() -> int:
                 return 1
             checked += 1
     print(f"schema: {checked} releases are valid and have the hash that they state")
+    print(f"= JSON Schema | {checked} releases | 0 differ")
     return 0 if checked else 1
 
 

@@ -260,14 +260,16 @@ def check(release_path, table_path, sums_path):
     print(f"{agree}: {compared - len(differences)} sums of {len(maps)} maps agree, {len(differences)} differ", flush=True)
     for difference in differences[:3]:
         print("  " + difference)
-    return not differences
+    return total or counted, compared, len(differences)
 
 
 def main(directory):
     check_arithmetic()
     cases = sorted(pathlib.Path(directory).glob("*.sums"))
     results = [check(case.with_suffix(".json"), case.with_suffix(".csv"), case) for case in cases]
-    return bool(results) and all(results)
+    records, compared, differ = (sum(result[at] for result in results) for at in (0, 1, 2))
+    print(f"= numpy | {compared} sums of {len(cases)} tables, {records} records | {differ} differ in any bit")
+    return bool(results) and differ == 0
 
 
 if __name__ == "__main__":
