@@ -136,6 +136,8 @@ pub struct Fit {
     scores: OnceLock<Vec<PointScores>>,
     weights: OnceLock<Vec<f64>>,
     positive: OnceLock<Vec<f64>>,
+    /// Points along the tree of columns, and their weights.
+    tree: OnceLock<(Arc<Points>, Vec<f64>)>,
 }
 
 /// The variances τ² of the density ratio per direction, by the order of effects.
@@ -283,6 +285,7 @@ impl Fit {
             tables: Tables::default(),
             weights: OnceLock::new(),
             positive: OnceLock::new(),
+            tree: OnceLock::new(),
             schema,
             options,
         };
@@ -914,12 +917,15 @@ impl Fit {
             self.points();
             return (self.points.get().expect("drawn above").clone(), self.positive_weights().to_vec());
         };
-        let count = self.options.samples.max(1);
-        let (panels, cells) = tree::sample(interactions, &self.prior, &self.schema, count, self.options.seed);
-        let mut targets = interactions.probabilities(&self.prior);
-        targets.iter_mut().flatten().for_each(|p| *p *= count as f64);
-        let weights = self.raked_to(interactions, targets, vec![1.0; count], &cells);
-        (Arc::new(Points::new(panels, &[], |_, _| true)), weights)
+        let along_tree = || {
+            let count = self.options.samples.max(1);
+            let (panels, cells) = tree::sample(interactions, &self.prior, &self.schema, count, self.options.seed);
+            let mut targets = interactions.probabilities(&self.prior);
+            targets.iter_mut().flatten().for_each(|p| *p *= count as f64);
+            let weights = self.raked_to(interactions, targets, vec![1.0; count], &cells);
+            (Arc::new(Points::new(panels, &[], |_, _| true)), weights)
+        };
+        self.tree.get_or_init(along_tree).clone()
     }
 
     /// The estimated means of functions over all rows, without their errors.
