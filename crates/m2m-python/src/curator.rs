@@ -283,6 +283,14 @@ fn notes(report: &Report) -> Vec<String> {
 /// What a debit is written for, and where.
 type Account = Option<(PathBuf, String)>;
 
+/// Refuses what the ledger, if there is one, would refuse, before anything is used up for it.
+fn affordable(account: &Account, schema: &m2m::Schema, privacy: &privatise::Privacy) -> PyResult<()> {
+    match account {
+        Some((path, _)) => Ledger::open(path).and_then(|ledger| ledger.check(schema, privacy)).map_err(raise),
+        None => Ok(()),
+    }
+}
+
 /// Debits the ledger, if there is one. Only after this may noise be added.
 fn debit(account: Account, schema: &m2m::Schema, privacy: &privatise::Privacy) -> Result<(), m2m::Error> {
     match account {
@@ -317,6 +325,7 @@ impl OneRound {
         if !matches {
             return fail("sums: the noise was drawn for another schema or design; add up the rows for this one");
         }
+        affordable(&account, self.plan.schema(), self.plan.privacy())?;
         let noise = self.noise.lock().ok().and_then(|mut noise| noise.take()).ok_or_else(|| Error::new_err(SPENT))?;
         let sums = sums.take()?;
         whole(py, || {
@@ -368,7 +377,7 @@ impl FirstRound {
 
     /// Debits for both rounds, adds the noise of this one, and designs the next by it.
     fn privatise(&self, py: Python<'_>, sums: &Sums, account: Account) -> PyResult<SecondRound> {
-        let (round, sums) = self.take(sums)?;
+        let (round, sums) = self.take(sums, &account)?;
         let second = whole(py, || {
             debit(account, &self.schema, &self.privacy)?;
             // What the first round released is not handed out by itself, so that there is one second round.
@@ -379,7 +388,7 @@ impl FirstRound {
 
     /// Debits for both rounds, and has what this one releases. The ledger pledges one second round to it.
     fn publish(&self, py: Python<'_>, sums: &Sums, account: Account) -> PyResult<Release> {
-        let (round, sums) = self.take(sums)?;
+        let (round, sums) = self.take(sums, &account)?;
         let Some((path, what)) = account else { return whole(py, || round.privatise(sums)).map(Release::new) };
         let pledge = whole(py, || Ledger::lock(&path)?.pledge(&self.schema, &self.privacy, &what))?;
         let released = whole(py, || {
@@ -393,10 +402,11 @@ impl FirstRound {
 
 impl FirstRound {
     /// The round and the sums that it is for, both used up.
-    fn take(&self, sums: &Sums) -> PyResult<(auto::FirstRound, m2m::Sums)> {
+    fn take(&self, sums: &Sums, account: &Account) -> PyResult<(auto::FirstRound, m2m::Sums)> {
         if !sums.with(|sums| sums.schema() == &*self.schema && sums.design() == &self.design)? {
             return fail(OTHER_ROUND);
         }
+        affordable(account, &self.schema, &self.privacy)?;
         let round = self.round.lock().ok().and_then(|mut round| round.take()).ok_or_else(|| Error::new_err(SPENT))?;
         Ok((round, sums.take()?))
     }
@@ -573,5 +583,5 @@ fn ledger_show(path: PathBuf) -> PyResult<String> {
 /// Refuses early what the ledger would refuse late.
 #[pyfunction]
 fn ledger_check(path: PathBuf, schema: &Schema, privacy: &Privacy) -> PyResult<()> {
-    Ledger::open(&path).and_then(|ledger| ledger.check(&schema.0, &privacy.0)).map_err(raise)
+    affordable(&Some((path, String::new())), &schema.0, &privacy.0)
 }

@@ -395,13 +395,13 @@ impl Weights {
     }
 
     /// The pairs of columns that matter.
-    fn pairs(&self) -> Vec<Vec<u32>> {
+    fn pairs(&self) -> Vec<Places> {
         let all = (0..self.columns).flat_map(|i| (i + 1..self.columns).map(move |j| vec![i, j]));
         all.filter(|pair| self.of(pair) > 0.0).collect()
     }
 
     /// The triples of columns that matter; none if there are too many.
-    fn triples(&self) -> Vec<Vec<u32>> {
+    fn triples(&self) -> Vec<Places> {
         let n = self.columns;
         let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
         let all = pairs.flat_map(|(i, j)| (j + 1..n).map(move |k| vec![i, j, k]));
@@ -410,7 +410,7 @@ impl Weights {
     }
 
     /// The tables of each weight, with their part of a share. The parts add up to it.
-    fn shares(&self, share: Decimal, tables: &[Vec<u32>]) -> Result<Vec<(Decimal, Vec<Places>)>, Error> {
+    fn shares(&self, share: Decimal, tables: &[Places]) -> Result<Vec<(Decimal, Vec<Places>)>, Error> {
         let mut weights: Vec<f64> = tables.iter().map(|table| self.of(table)).collect();
         let total: f64 = weights.iter().sum();
         weights.sort_by(f64::total_cmp);
@@ -421,7 +421,7 @@ impl Weights {
         let mut rest = share;
         let mut shares = Vec::with_capacity(weights.len());
         for (at, weight) in weights.iter().enumerate() {
-            let same: Vec<Vec<u32>> = tables.iter().filter(|table| self.of(table) == *weight).cloned().collect();
+            let same: Vec<Places> = tables.iter().filter(|table| self.of(table) == *weight).cloned().collect();
             let is_last = at + 1 == weights.len();
             let part = if is_last { rest } else { floor(share.to_f64() * weight * same.len() as f64 / total)? };
             rest = rest.checked_sub(part).ok_or_else(too_far_apart)?;
@@ -462,7 +462,7 @@ impl Tables<'_> {
     /// A block for the tables of each weight, with as many groups as its noise makes worthwhile.
     fn by_weight(&self, share: Decimal, tables: &[Vec<u32>], groups: fn(f64) -> u32) -> Result<Vec<Block>, Error> {
         let block =
-            |(share, tables): (Decimal, Vec<Vec<u32>>)| self.block(share, &tables, groups(self.noise(share, &tables)?));
+            |(share, tables): (Decimal, Vec<Places>)| self.block(share, &tables, groups(self.noise(share, &tables)?));
         self.weights.shares(share, tables)?.into_iter().map(block).collect()
     }
 
