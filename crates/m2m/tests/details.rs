@@ -8,7 +8,7 @@ use common::Random;
 use m2m::expr::{col, lit};
 use m2m::fit::{Fit, Options};
 use m2m::task::Ask;
-use m2m::{Design, Schema};
+use m2m::{Design, Estimate, Schema};
 use seeded::{Exact, normal, pure};
 
 fn fit(column: &str, cells: impl Iterator<Item = String>, design: &str, epsilon: &str) -> Fit {
@@ -36,6 +36,29 @@ fn a_quantile_may_be_an_atom() {
     let fit = fit("type = 'number'\nmin = 0\nmax = 1000\natoms = [0]", cells, "hist", "10");
     let median = Ask::of(&fit).median(&col("g")).unwrap();
     assert!(median.low <= 0.0, "{median:?}");
+}
+
+/// The interval of a quantile holds the values at which the distribution function may, within its own error, be q: also
+/// where all of it lies between two of the thresholds that are looked at first.
+#[test]
+fn intervals_of_quantiles_are_those_of_the_distribution_function_turned() {
+    let mut random = Random::new(8);
+    for (kind, max, digits) in [("number", 2000.0, 4), ("number", 12.0, 6), ("integer", 2e5, 0)] {
+        let cells: Vec<String> = (0..20_000)
+            .map(|_| (3.0 + 0.5 * normal(&mut random)).exp() * max / 2000.0)
+            .map(|x| format!("{x:.digits$}"))
+            .collect();
+        let fit = fit(&format!("type = '{kind}'\nmin = 0\nmax = {max}"), cells.into_iter(), "hist:bins=64", "1");
+        let all = Ask::of(&fit);
+        for q in [0.1, 0.3, 0.5, 0.9] {
+            let quantile = all.quantile(&col("g"), q).unwrap();
+            let ends = all.cdf(&col("g"), &[quantile.low, quantile.high]).unwrap();
+            let told = format!("{kind} to {max}, {q}: {quantile:?} {ends:?}");
+            assert!(quantile.low < quantile.value && quantile.value < quantile.high, "{told}");
+            let far = |end: &Estimate| (end.value - q).abs() / end.std_error;
+            assert!(ends.iter().all(|end| (1.4..=2.5).contains(&far(end))), "{told}");
+        }
+    }
 }
 
 /// A bell in 32 bins. Its density leans towards the middle within every bin; taken as level, the second moment would be too

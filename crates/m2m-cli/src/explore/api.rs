@@ -411,7 +411,8 @@ fn model(fitted: &Fitted, asked: &Ask<'_>, charts: bool) -> Result<Value, Proble
     let mut effects = Vec::new();
     for (name, value) in fitted.names.iter().zip(&fitted.coefficients) {
         let is_constant = name == learn::INTERCEPT || name.ends_with(&format!(": {}", learn::INTERCEPT));
-        if is_constant || !value.std_error.is_finite() {
+        // An interval that says nothing would leave no room for the others.
+        if is_constant || !value.std_error.is_finite() || value.caution.is_some() {
             continue;
         }
         let place = asked.schema().position(name).filter(|at| asked.schema().columns()[*at].kind.range().is_some());

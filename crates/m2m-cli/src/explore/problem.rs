@@ -40,6 +40,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the question took too long and was stopped; ask for less at a time")
     }
 
+    /// Too many wait already.
+    pub fn busy() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too many questions are waiting; ask again in a while")
+    }
+
     /// A mistake of ours. What a panic says stays here.
     pub fn failed() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong in m2m itself; ask in another way")

@@ -335,6 +335,36 @@ fn waiting_is_not_working() {
     });
 }
 
+/// The line has an end: who finds it full is told at once, and there is room again when it has gone.
+#[test]
+fn the_line_has_an_end() {
+    run(async {
+        let lanes = Arc::new(Lanes::new(Duration::from_secs(60)));
+        let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let work = |lanes: Arc<Lanes>, done: Arc<std::sync::atomic::AtomicBool>| async move {
+            let until_done = move |_: &work::Stop| -> Result<(), Problem> {
+                while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Ok(())
+            };
+            lanes.run(work::Lane::Slow, until_done).await
+        };
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let places = work::WAITING + cores.div_ceil(2);
+        let asked: Vec<_> = (0..places).map(|_| tokio::spawn(work(lanes.clone(), done.clone()))).collect();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let problem = work(lanes.clone(), done.clone()).await.unwrap_err();
+        assert!(problem.error.contains("too many"), "{problem:?}");
+        assert_eq!(problem.status, StatusCode::SERVICE_UNAVAILABLE);
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+        for answer in asked {
+            answer.await.unwrap().unwrap();
+        }
+        work(lanes, done).await.unwrap();
+    });
+}
+
 /// Every address of the description is served, and nothing else below /api.
 #[test]
 fn the_description_names_what_is_served() {

@@ -14,11 +14,20 @@ use tokio::sync::Semaphore;
 
 use super::problem::Problem;
 
+/// How many may wait for work of a kind; who comes then is sent away, so that a flood of questions takes no more memory.
+pub const WAITING: usize = 1000;
+
 /// Work of two kinds, so that the quick never waits for the slow.
 pub struct Lanes {
-    quick: Arc<Semaphore>,
-    slow: Arc<Semaphore>,
+    quick: Line,
+    slow: Line,
     limit: Duration,
+}
+
+/// Places to work at, and places to wait or work at.
+struct Line {
+    work: Arc<Semaphore>,
+    wait: Semaphore,
 }
 
 /// Which kind of work it is.
@@ -34,7 +43,7 @@ impl Lanes {
     /// Work that is given up after a while.
     pub fn new(limit: Duration) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let lane = |count| Arc::new(Semaphore::new(count));
+        let lane = |count| Line { work: Arc::new(Semaphore::new(count)), wait: Semaphore::new(count + WAITING) };
         Self { quick: lane(2 * cores), slow: lane(cores.div_ceil(2)), limit }
     }
 
@@ -47,8 +56,9 @@ impl Lanes {
     ) -> Result<T, Problem> {
         let stop = Stop::default();
         let _dropped = StopOnDrop(stop.clone());
-        let semaphore = if lane == Lane::Quick { self.quick.clone() } else { self.slow.clone() };
-        let permit = semaphore.acquire_owned().await.map_err(|_| Problem::failed())?;
+        let line = if lane == Lane::Quick { &self.quick } else { &self.slow };
+        let _place = line.wait.try_acquire().map_err(|_| Problem::busy())?;
+        let permit = line.work.clone().acquire_owned().await.map_err(|_| Problem::failed())?;
         let job = move || {
             // Held until the work is done, even if nobody waits for it: threads are what is scarce.
             let _permit = permit;

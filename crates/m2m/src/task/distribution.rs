@@ -1,5 +1,9 @@
 //! Histograms, distribution functions and quantiles.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use super::{Ask, monotone};
 use crate::estimate::{Estimate, Model, Parts, Z95};
 use crate::expr::{Checked, Expr, Scalar, col, find_column, lit};
@@ -178,6 +182,9 @@ impl Ask<'_> {
 /// Thresholds in each of the two passes of a quantile.
 const THRESHOLDS: usize = 48;
 
+/// In the second pass errors are found at one of so many thresholds, and lie on lines between: they take long.
+const STRIDE: usize = 6;
+
 /// The value below which a part q of the rows that meet a condition lie, with an interval by inverting the bounds of the
 /// distribution function.
 pub fn quantile(model: &dyn Model, of: &Checked, filter: &Checked, q: f64) -> Result<Estimate, Error> {
@@ -186,45 +193,30 @@ pub fn quantile(model: &dyn Model, of: &Checked, filter: &Checked, q: f64) -> Re
 
 /// The quantiles of a function over the rows that meet a condition.
 struct Quantiles<'a> {
-    model: &'a dyn Model,
-    of: &'a Checked,
-    known: Checked,
-    filter: &'a Checked,
-    low: f64,
+    shares: Shares<'a>,
     whole: bool,
-    /// The distribution function from end to end, and its errors.
-    curve: Curve,
-    errors: Vec<Estimate>,
+    /// The distribution function from end to end.
+    coarse: Curve,
+    /// A second look between two of its thresholds, by the place of the later one.
+    fine: RefCell<HashMap<usize, Rc<Curve>>>,
 }
 
 impl<'a> Quantiles<'a> {
     fn new(model: &'a dyn Model, of: &'a Checked, filter: &'a Checked) -> Self {
         let (low, high, whole) = range_of(model.schema(), of);
-        let at = thresholds(low, high, whole);
-        // One by one: what the thresholds' errors have to do with each other is not needed, and takes long to find out.
-        let known = of.known().both(filter);
-        let share = |threshold: &f64| model.totals(&[of.at_most(*threshold).both(filter), known.clone()]).ratio(0, 1);
-        let errors: Vec<Estimate> = at.iter().map(share).collect();
-        let curve = Curve::new(at, errors.iter().map(|estimate| estimate.value));
-        Self { model, of, known, filter, low, whole, curve, errors }
+        let shares = Shares { model, of, known: of.known().both(filter), filter };
+        let coarse = shares.curve(thresholds(low, high, whole), 1);
+        Self { shares, whole, coarse, fine: RefCell::default() }
     }
 
     fn at(&self, q: f64) -> Result<Estimate, Error> {
         if !(0.0..=1.0).contains(&q) {
             return Err(Error::Question(format!("a quantile of {q}; give a part between 0 and 1, such as 0.5")));
         }
-        let Self { low, whole, curve, errors, .. } = self;
-        // A second look where the answer lies.
-        let at = curve.values.partition_point(|p| *p < q).min(curve.at.len() - 1);
-        let (from, to) = (if at == 0 { *low } else { curve.at[at - 1] }, curve.at[at]);
-        let fine = self.between(from, to);
-        let value = fine.crossing(q, |i| fine.values[i], from, *whole);
-        let (below, above) = (
-            curve.crossing(q, |i| curve.values[i] + Z95 * errors[i].std_error, *low, *whole).min(value),
-            curve.crossing(q, |i| curve.values[i] - Z95 * errors[i].std_error, *low, *whole).max(value),
-        );
+        let value = self.crossing(q, 0.0);
+        let (below, above) = (self.crossing(q, Z95).min(value), self.crossing(q, -Z95).max(value));
         let std_error = (above - below) / (2.0 * Z95);
-        let near = errors[at];
+        let near = self.shares.at_most(value);
         let share = |part: f64| if near.std_error > 0.0 { part / near.std_error * std_error } else { 0.0 };
         let parts = Parts {
             privacy: share(near.parts.privacy),
@@ -235,44 +227,97 @@ impl<'a> Quantiles<'a> {
         Ok(Estimate { value, std_error, low: below, high: above, parts, caution: near.caution })
     }
 
-    /// The distribution function between two thresholds, without its errors.
-    fn between(&self, from: f64, to: f64) -> Curve {
-        let at = thresholds(from, to, self.whole);
-        let share = |threshold: &f64| {
-            let below = self.of.at_most(*threshold).both(self.filter);
-            let values = self.model.total_values(&[below, self.known.clone()]);
-            values[0] / values[1]
+    /// Where the distribution function, raised by so many of its standard errors, reaches q.
+    fn crossing(&self, q: f64, raised: f64) -> f64 {
+        match self.coarse.reaching(q, raised) {
+            // A part of the rows that large lies at the lower end.
+            0 => self.coarse.at[0],
+            i => self.between(i).crossing(q, raised, self.whole),
+        }
+    }
+
+    /// The distribution function between a threshold and the one before it.
+    fn between(&self, i: usize) -> Rc<Curve> {
+        let look = || {
+            let at = thresholds(self.coarse.at[i - 1], self.coarse.at[i], self.whole);
+            Rc::new(self.shares.curve(at, STRIDE))
         };
-        let shares: Vec<f64> = at.iter().map(share).collect();
-        Curve::new(at, shares.into_iter())
+        self.fine.borrow_mut().entry(i).or_insert_with(look).clone()
     }
 }
 
-/// An estimated distribution function at some thresholds.
+/// Of the rows that meet a condition and for which a function has a value, the parts that are at most some threshold.
+struct Shares<'a> {
+    model: &'a dyn Model,
+    of: &'a Checked,
+    known: Checked,
+    filter: &'a Checked,
+}
+
+impl Shares<'_> {
+    fn at_most(&self, threshold: f64) -> Estimate {
+        self.model.totals(&self.functions(threshold)).ratio(0, 1)
+    }
+
+    /// The same without its error.
+    fn value(&self, threshold: f64) -> f64 {
+        let values = self.model.total_values(&self.functions(threshold));
+        values[0] / values[1]
+    }
+
+    fn functions(&self, threshold: f64) -> [Checked; 2] {
+        [self.of.at_most(threshold).both(self.filter), self.known.clone()]
+    }
+
+    /// The distribution function at some thresholds, with errors that are found at one of `stride` and at both ends. They
+    /// are asked for one by one: what they have to do with each other is not needed, and takes long to find out.
+    fn curve(&self, at: Vec<f64>, stride: usize) -> Curve {
+        let last = at.len() - 1;
+        let (mut values, mut errors) = (Vec::with_capacity(at.len()), Vec::with_capacity(at.len()));
+        for (i, threshold) in at.iter().enumerate() {
+            if i % stride != 0 && i != last {
+                values.push(self.value(*threshold));
+                continue;
+            }
+            let share = self.at_most(*threshold);
+            values.push(share.value);
+            let (from, before) = (errors.len(), errors.last().copied().unwrap_or(share.std_error));
+            for j in from..=i {
+                let part = (j + 1 - from) as f64 / (i + 1 - from) as f64;
+                errors.push(before + part * (share.std_error - before));
+            }
+        }
+        Curve { at, values: monotone(&values), errors }
+    }
+}
+
+/// An estimated distribution function at some thresholds, and its standard errors.
 struct Curve {
     at: Vec<f64>,
     values: Vec<f64>,
+    errors: Vec<f64>,
 }
 
 impl Curve {
-    fn new(at: Vec<f64>, shares: impl Iterator<Item = f64>) -> Self {
-        Self { at, values: monotone(&shares.collect::<Vec<_>>()) }
+    /// The first threshold at which the curve, raised by so many of its errors, reaches q; the last if none does.
+    fn reaching(&self, q: f64, raised: f64) -> usize {
+        (0..self.at.len()).find(|i| self.raised(*i, raised) >= q).unwrap_or(self.at.len() - 1)
     }
 
-    /// Where a bound of the curve reaches q, on the line between the thresholds around it.
-    fn crossing(&self, q: f64, curve: impl Fn(usize) -> f64, low: f64, whole: bool) -> f64 {
-        let Some(i) = (0..self.at.len()).find(|i| curve(*i) >= q) else { return self.at[self.at.len() - 1] };
-        if whole {
+    /// Where it does so, on the line between that threshold and the one before.
+    fn crossing(&self, q: f64, raised: f64, whole: bool) -> f64 {
+        let i = self.reaching(q, raised);
+        if whole || i == 0 {
             return self.at[i];
         }
-        if i == 0 {
-            // A part of the rows that large lies at the lower end.
-            return low;
-        }
-        let (left, below) = (self.at[i - 1], curve(i - 1));
-        let rise = curve(i) - below;
+        let (left, below) = (self.at[i - 1], self.raised(i - 1, raised));
+        let rise = self.raised(i, raised) - below;
         let part = if rise > 0.0 { ((q - below) / rise).clamp(0.0, 1.0) } else { 1.0 };
         left + part * (self.at[i] - left)
+    }
+
+    fn raised(&self, i: usize, by: f64) -> f64 {
+        self.values[i] + by * self.errors[i]
     }
 }
 

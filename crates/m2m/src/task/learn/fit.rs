@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::formula::{Encoded, Formula, Outcome};
 use super::loss::{Loss, sigmoid};
 use super::newton::{CHUNK, Problem, Solution, multiply};
-use crate::estimate::{Estimate, Parts, WeightedSample};
+use crate::estimate::{Caution, Estimate, Parts, WeightedSample};
 use crate::{Error, Schema};
 
 /// What is learned.
@@ -139,6 +139,13 @@ pub fn fit(
         );
     }
     let coefficients = columns.coefficients(sample, &encoded, weights, &solution, loss, penalty);
+    let swamped = coefficients.iter().filter(|value| value.caution.is_some()).count();
+    if swamped > 0 {
+        notes.push(format!(
+            "the rows hardly determine {swamped} of the {} coefficients, as for levels that few rows have; leave those terms out, or give a larger penalty",
+            coefficients.len()
+        ));
+    }
     let names = match &classes[..] {
         [_, others @ ..] if learner == Learner::Multinomial => {
             others.iter().flat_map(|class| formula.names().iter().map(move |name| format!("{class}: {name}"))).collect()
@@ -338,7 +345,10 @@ impl Columns {
             let column = at % self.count;
             let deviation = if self.active.contains(&column) { deviations[at] } else { f64::NAN };
             let parts = Parts { approximation: deviation, ..Parts::default() };
-            Estimate::new(values[(column, at / self.count)], parts)
+            let cells = encoded.design.col_as_slice(column);
+            let (low, high) = cells.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(*x), h.max(*x)));
+            let swamped = loss != Loss::Square && deviation * (high - low) > SWAMPED;
+            Estimate::new(values[(column, at / self.count)], parts).with_caution(swamped.then_some(Caution::Swamped))
         };
         (0..self.count * m).map(estimate).collect()
     }
@@ -376,6 +386,11 @@ impl Columns {
         moves
     }
 }
+
+/// A coefficient of a score (log odds, logarithm of a mean, margin) is marked as swamped when the score of a row at one end
+/// of its column is known to no more than this many, beside one at the other end: a factor of e¹⁰ in the odds. So are levels
+/// that hardly a row has.
+const SWAMPED: f64 = 10.0;
 
 /// Columns whose covariance is asked for at once.
 const BLOCK: usize = 128;

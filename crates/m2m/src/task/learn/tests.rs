@@ -383,6 +383,21 @@ fn classes_without_overlap_are_told() {
     assert!(sample.fit("y ~ x", Learner::Logistic, Some(0.1)).notes.is_empty());
 }
 
+/// A level of which there is next to nothing has a coefficient that may be anything, and that is said.
+#[test]
+fn levels_that_no_row_has_are_marked() {
+    let mut sample = people(500, 6);
+    assert!(sample.fit("yes ~ a + d", Learner::Logistic, None).notes.is_empty());
+    let is_rare: Vec<bool> = sample.columns[3].iter().map(|level| *level == 2.0).collect();
+    sample.positive.iter_mut().zip(is_rare).filter(|(_, rare)| *rare).for_each(|(weight, _)| *weight = 1e-6);
+    let fitted = sample.fit("yes ~ a + d", Learner::Logistic, Some(0.0));
+    let marked: Vec<&str> = (fitted.names.iter().zip(&fitted.coefficients))
+        .filter_map(|(name, value)| value.caution.map(|_| name.as_str()))
+        .collect();
+    assert_eq!(marked, ["d[r]"], "{fitted:?}");
+    assert!(fitted.notes.iter().any(|note| note.contains("1 of the 4 coefficients")), "{:?}", fitted.notes);
+}
+
 #[test]
 fn weights_without_a_minimum_are_replaced_and_that_is_said() {
     let mut sample = people(100, 8);
