@@ -193,6 +193,9 @@ def _debited(account: tuple[str, str] | None) -> Iterator[None]:
         raise Error(f"{account[0]} was debited, but nothing was released: {error}") from None
 
 
+_NOT_SUMS = "sums: only sums can be merged with sums; give those of another part"
+
+
 class Sums:
     """Exact sums over a part of a table. **Secret**: as sensitive as the rows themselves.
 
@@ -208,24 +211,30 @@ class Sums:
     >>> release = whole.release(epsilon=1)
     """
 
-    __slots__ = ("_native",)
+    __slots__ = ("_files", "_native")
 
     _native: native.Sums
+    #: The files that they were read from.
+    _files: frozenset[str]
 
     def __init__(self) -> None:
         raise Error("sums: they are made of a table; use m2m.sums(data, schema, design=…)")
 
     @classmethod
-    def _of(cls, found: native.Sums) -> Sums:
+    def _of(cls, found: native.Sums, files: frozenset[str] = frozenset()) -> Sums:
         sums = cls.__new__(cls)
         sums._native = found
+        sums._files = files
         return sums
 
     def merge(self, other: Sums) -> Sums:
         """Adds the sums of another part, which is used up. Returns itself."""
         if not isinstance(other, Sums):
-            raise Error("sums: only sums can be merged with sums; give those of another part")
+            raise Error(_NOT_SUMS)
+        if self._files & other._files:
+            raise Error("sums: these were read from one file, so its rows would count twice; open each file once")
         self._native.merge(other._native)
+        self._files |= other._files
         return self
 
     @property
@@ -254,7 +263,8 @@ class Sums:
         return Release._of(one.privatise(self._native, account))
 
     def to_bytes(self) -> bytes:
-        """The secret itself, to be carried to where parts are merged. Guard it like the rows."""
+        """The secret itself, to be carried to where parts are merged. Guard it like the rows, and merge it once: the rows
+        of bytes that are read twice count twice."""
         return self._native.to_bytes()
 
     @classmethod
@@ -269,7 +279,7 @@ class Sums:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Sums:
         """Opens such a file."""
-        return cls._of(native.Sums.open(os.fspath(path)))
+        return cls._of(native.Sums.open(os.fspath(path)), frozenset([os.path.realpath(path)]))
 
     def __reduce_ex__(self, protocol: object) -> str:
         raise Error("sums: they are secret and are not pickled by the way; use to_bytes() where you mean to send them")
@@ -303,10 +313,15 @@ def sums(
 
 
 def merge(parts: Sequence[Sums] | Iterator[Sums]) -> Sums:
-    """The sums of all parts together, which are used up."""
+    """The sums of all parts together, which are used up: also those before one that cannot be merged."""
     whole: Sums | None = None
     for part in parts:
-        whole = part if whole is None else whole.merge(part)
+        if whole is not None:
+            whole.merge(part)
+        elif isinstance(part, Sums):
+            whole = Sums._of(part._native.moved(), part._files)
+        else:
+            raise Error(_NOT_SUMS)
     if whole is None:
         raise Error("sums: there are no parts; give some")
     return whole
@@ -448,7 +463,7 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         #: Where it is.
-        self.path = os.fspath(path)
+        self.path = os.path.abspath(path)
         self._show()
 
     @classmethod

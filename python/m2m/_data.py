@@ -37,7 +37,7 @@ def source(
     module = type(data).__module__.partition(".")[0]
     name = type(data).__name__
     if module == "polars" and name == "LazyFrame":
-        data = data.select(_there(columns, data.collect_schema().names())).collect()
+        data = _collected(data, columns)
     elif module == "polars" and name == "DataFrame":
         data = data.select(_there(columns, data.columns))
     elif module == "pandas" and name == "DataFrame":
@@ -66,6 +66,15 @@ def source(
             raise Error("an array has no names of columns; wrap it in a frame, as in polars.DataFrame(array, columns)")
         return Source.once(iter(items), twice, strict)
     raise Error(_NOT_A_TABLE)
+
+
+def _collected(frame: Any, columns: Sequence[str]) -> Any:
+    """A lazy frame of polars, made. What it says when it cannot be may hold a value."""
+    try:
+        return frame.select(_there(columns, frame.collect_schema().names())).collect()
+    except Exception as error:
+        kind = type(error).__name__
+    raise Error(f"memory: what hands over the rows failed ({kind}); read them without m2m to see why")
 
 
 def _is_batch(item: Any) -> bool:

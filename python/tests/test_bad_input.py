@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import json
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,16 @@ def test_a_closed_iterator_and_one_that_fails(design: str) -> None:
     with pytest.raises(m2m.Error, match="what hands over the rows failed") as caught:
         sketch(failing(), design=design)
     assert SECRET not in str(caught.value)
+
+    def failing_at_once() -> Any:
+        raise ValueError(SECRET)
+        yield batches[0]
+
+    lazy = good().lazy().with_columns(age=polars.lit(SECRET).cast(polars.Int64))
+    for rows in (failing_at_once(), lazy):
+        with pytest.raises(m2m.Error, match="what hands over the rows failed") as caught:
+            sketch(rows, design=design)
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
 
     def changing() -> Any:
         yield batches[0]

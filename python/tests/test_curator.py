@@ -258,6 +258,75 @@ def test_sums_count_once(frame: polars.DataFrame, schema: m2m.Schema) -> None:
         m2m.sums(frame, schema, design="hist").merge(m2m.sums(frame, schema, design="hist:bins=8"))
 
 
+def test_what_cannot_be_merged_uses_up_what_came_before(frame: polars.DataFrame, schema: m2m.Schema) -> None:
+    """Else rows that were merged before the failure would be added up anew, as the message says, and count twice."""
+    parts = [m2m.sums(part, schema, design="hist") for part in (frame[:10], frame[10:20])]
+    other = m2m.sums(frame[20:30], schema, design="hist:bins=8")
+    with pytest.raises(m2m.Error, match="another schema or design"):
+        m2m.merge([*parts, other])
+    for part in parts:
+        with pytest.raises(m2m.Error, match="count twice"):
+            part.release(epsilon=1)
+    with pytest.raises(m2m.Error, match="only sums"):
+        m2m.merge([42])  # type: ignore[list-item]
+
+
+def test_a_file_is_merged_once(
+    frame: polars.DataFrame, schema: m2m.Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in range(3):
+        m2m.sums(frame[part : part + 1], schema, design="hist").save(tmp_path / f"{part}.sums")
+    monkeypatch.chdir(tmp_path)
+    opened = [m2m.Sums.open(path) for path in ("0.sums", tmp_path / "1.sums", tmp_path / "." / "0.sums")]
+    whole = m2m.merge(opened[:2])
+    with pytest.raises(m2m.Error, match="one file"):
+        whole.merge(opened[2])
+    whole.merge(m2m.Sums.open("2.sums"))
+
+
+def in_a_fork(work: Callable[[], Any]) -> str:
+    """What an exception says that is raised in a process that is forked from this one."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as said:
+        return said.read()
+
+
+def test_a_fork_has_no_use_of_noise_and_spends_nothing(
+    frame: polars.DataFrame, schema: m2m.Schema, tmp_path: Path
+) -> None:
+    ledger = m2m.Ledger.new(tmp_path / "budget.toml", epsilon=1)
+    first = m2m.FirstRound(schema, epsilon="0.5")
+    sums = m2m.sums(frame[:50], schema, design=first.design)
+    assert "another process" in in_a_fork(lambda: first.release(sums, ledger=ledger))
+    assert ledger.spent == []
+    second = m2m.SecondRound.after(first.release(sums, ledger=ledger))
+    sums = m2m.sums(frame[:50], schema, design=second.design)
+    assert "another process" in in_a_fork(lambda: second.release(sums, ledger=ledger))
+    second.release(sums, ledger=ledger)
+    one = m2m._curator.native.OneRound(schema._native, "hist", m2m._curator._privacy("0.5", None, None))
+    sums = m2m.sums(frame[:50], schema, design=one.design())
+    account = (str(ledger.path), "a fork")
+    assert "another process" in in_a_fork(lambda: one.privatise(sums._native, account))
+    assert ledger.left == {"epsilon": 0.5}
+    one.privatise(sums._native, account)
+
+
+def test_a_ledger_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ledger = m2m.Ledger.new("budget.toml", epsilon=1)
+    monkeypatch.chdir("/")
+    assert ledger.left == {"epsilon": 1.0}
+
+
 def test_rounds_stay_where_their_noise_is(schema: m2m.Schema) -> None:
     with pytest.raises(m2m.Error, match="send its design"):
         pickle.dumps(m2m.FirstRound(schema, epsilon=1))

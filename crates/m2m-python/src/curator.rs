@@ -177,6 +177,11 @@ impl Sums {
         mine.merge(other.take()?).map_err(raise)
     }
 
+    /// The same, of which nothing stays here.
+    fn moved(&self) -> PyResult<Self> {
+        self.take().map(Self::new)
+    }
+
     fn schema(&self) -> PyResult<Schema> {
         self.with(|sums| Schema(Arc::new(sums.schema().clone())))
     }
@@ -326,7 +331,7 @@ impl OneRound {
             return fail("sums: the noise was drawn for another schema or design; add up the rows for this one");
         }
         affordable(&account, self.plan.schema(), self.plan.privacy())?;
-        let noise = self.noise.lock().ok().and_then(|mut noise| noise.take()).ok_or_else(|| Error::new_err(SPENT))?;
+        let noise = take(&self.noise, privatise::Noise::check_process)?;
         let sums = sums.take()?;
         whole(py, || {
             debit(account, self.plan.schema(), self.plan.privacy())?;
@@ -337,6 +342,13 @@ impl OneRound {
 }
 
 const SPENT: &str = "this round was used already, and its noise is good for one release; start anew";
+
+/// What is good for one release, of which nothing stays here; unless it came by a fork.
+fn take<T>(kept: &Mutex<Option<T>>, check: impl FnOnce(&T) -> Result<(), m2m::Error>) -> PyResult<T> {
+    let mut kept = kept.lock().map_err(|_| Error::new_err(SPENT))?;
+    check(kept.as_ref().ok_or_else(|| Error::new_err(SPENT))?).map_err(raise)?;
+    Ok(kept.take().expect("it was there"))
+}
 
 /// What the curator says about the design.
 fn preferences(rows: Option<u64>, weights: Vec<(Vec<String>, String)>) -> PyResult<Auto> {
@@ -407,7 +419,7 @@ impl FirstRound {
             return fail(OTHER_ROUND);
         }
         affordable(account, &self.schema, &self.privacy)?;
-        let round = self.round.lock().ok().and_then(|mut round| round.take()).ok_or_else(|| Error::new_err(SPENT))?;
+        let round = take(&self.round, auto::FirstRound::check_process)?;
         Ok((round, sums.take()?))
     }
 }
@@ -487,7 +499,7 @@ impl SecondRound {
         }
         // What the ledger refuses uses nothing up.
         account.as_ref().map_or(Ok(()), |(path, _)| self.check(path.clone()))?;
-        let round = self.round.lock().ok().and_then(|mut round| round.take()).ok_or_else(|| Error::new_err(SPENT))?;
+        let round = take(&self.round, auto::SecondRound::check_process)?;
         let sums = sums.take()?;
         let (Some(first), Some((path, what))) = (&self.first, account) else {
             return whole(py, || round.privatise(sums)).map(Release::new);

@@ -61,7 +61,8 @@ impl Source {
     #[staticmethod]
     fn reopened(py: Python<'_>, open: Py<PyAny>, strict: bool) -> PyResult<Self> {
         // The first is made here, so that mistakes are seen at once.
-        let first = Mutex::new(Some(stream(&open.call0(py)?.into_bound(py))?));
+        let first = open.call0(py).or_else(|error| calmed(py, error))?;
+        let first = Mutex::new(Some(stream(&first.into_bound(py))?));
         let open = move || {
             if let Some(reader) = first.lock().ok().and_then(|mut first| first.take()) {
                 return Ok(Box::new(reader) as Box<dyn RecordBatchReader + Send>);
@@ -121,6 +122,15 @@ impl Source {
 }
 
 const FAILED: &str = "memory: what hands over the rows failed; read them without m2m to see why";
+
+/// An error of whoever hands over the rows, without its message, which may hold a value.
+fn calmed<T>(py: Python<'_>, error: PyErr) -> PyResult<T> {
+    if !error.is_instance_of::<pyo3::exceptions::PyException>(py) {
+        return Err(error);
+    }
+    let kind = error.get_type(py).name()?.to_string();
+    fail(FAILED.replace("failed;", &format!("failed ({kind});")))
+}
 
 fn table_error(message: &str) -> m2m::Error {
     let (source_name, message) = message.split_once(": ").unwrap_or(("memory", message));
@@ -210,7 +220,7 @@ impl Batches {
             let item = match self.iterator.call_method0(py, "__next__") {
                 Ok(item) => item.into_bound(py),
                 Err(end) if end.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => return Ok(false),
-                Err(error) => return Err(error),
+                Err(error) => return calmed(py, error),
             };
             if item.hasattr("__arrow_c_array__")? {
                 self.waiting.push_back(batch(&item)?);

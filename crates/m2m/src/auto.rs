@@ -28,7 +28,7 @@
 
 use crate::feature::{Block, Cells, HistSpec, MapSpec, MergedColumn, MergedSpec};
 use crate::fit::simplex;
-use crate::privatise::{Calibration, Mechanism, NoiseSource, Plan, Privacy};
+use crate::privatise::{Calibration, Mechanism, NoiseSource, Plan, Privacy, Process};
 use crate::release::{Release, ReleasedBlock};
 use crate::schema::Column;
 use crate::sums::{Sketcher, public};
@@ -106,7 +106,7 @@ pub struct FirstRound {
     rows: Option<u64>,
     /// There before any row is read; after that, drawing noise cannot fail.
     source: NoiseSource,
-    process: u32,
+    process: Process,
 }
 
 impl FirstRound {
@@ -121,7 +121,7 @@ impl FirstRound {
             privacy,
             rows: auto.rows,
             source: NoiseSource::from_os()?,
-            process: std::process::id(),
+            process: Process::here(),
         })
     }
 
@@ -141,9 +141,14 @@ impl FirstRound {
         }
     }
 
+    /// Refuses a round that came here by a fork, before anything is spent on it.
+    pub fn check_process(&self) -> Result<(), Error> {
+        self.process.check()
+    }
+
     /// Releases the count and the marginals. The whole budget is to be debited before.
     pub fn privatise(mut self, sums: Sums) -> Result<Release, Error> {
-        not_forked(self.process)?;
+        self.check_process()?;
         let design = if sums.design() == &first_round() { first_round() } else { self.design()? };
         let (rows, mut histograms) = sums.into_parts(&self.schema, &design)?;
         let of = |map: &MapSpec| {
@@ -190,7 +195,7 @@ pub struct SecondRound {
     design: Design,
     /// There before any row is read.
     source: NoiseSource,
-    process: u32,
+    process: Process,
 }
 
 impl SecondRound {
@@ -202,7 +207,7 @@ impl SecondRound {
     /// For sums that were made with the design of a second round.
     pub fn with_design(first: &Release, design: Design) -> Result<Self, Error> {
         both(first, &design)?;
-        Ok(Self { first: first.clone(), design, source: NoiseSource::from_os()?, process: std::process::id() })
+        Ok(Self { first: first.clone(), design, source: NoiseSource::from_os()?, process: Process::here() })
     }
 
     /// The features of this round.
@@ -215,9 +220,14 @@ impl SecondRound {
         Sketcher::new(self.first.schema(), &self.design)
     }
 
+    /// Refuses a round that came here by a fork, before anything is redeemed for it.
+    pub fn check_process(&self) -> Result<(), Error> {
+        self.process.check()
+    }
+
     /// Adds noise to the tables, and puts the release together. A pledge is to be redeemed before.
     pub fn privatise(mut self, sums: Sums) -> Result<Release, Error> {
-        not_forked(self.process)?;
+        self.check_process()?;
         let (_, tables) = sums.into_parts(self.first.schema(), &self.design)?;
         with_tables(&self.first, &self.design, tables, &mut |mechanism, noise| {
             mechanism.draw(&mut self.source, noise);
@@ -283,16 +293,6 @@ fn both(first: &Release, design: &Design) -> Result<(Plan, Plan), Error> {
     blocks.extend(design.blocks().iter().cloned());
     let calibration = Calibration::new(first.schema(), first.privacy())?;
     Ok((Plan::calibrated(&calibration, design)?, Plan::calibrated(&calibration, &Design::new(blocks)?)?))
-}
-
-/// A process that was forked has the same noise as the one that keyed it, and must not add it to other sums.
-fn not_forked(process: u32) -> Result<(), Error> {
-    if process == std::process::id() {
-        return Ok(());
-    }
-    Err(Error::Sums(
-        "the noise of this round was keyed in another process; release it in that one, or make a new round".into(),
-    ))
 }
 
 fn no_first_round() -> Error {

@@ -198,6 +198,35 @@ fn of_each_user_max_rows_count() {
     assert_eq!(sums.users.len(), 3);
 }
 
+/// A user's id is the same user's in every kind of file, with the blanks that some pad it with.
+#[test]
+fn a_user_is_one_in_every_kind_of_file() {
+    use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
+    use parquet::arrow::ArrowWriter;
+    use std::sync::Arc;
+    let schema =
+        Schema::from_toml("[privacy]\nunit = 'id'\nmax_rows = 1\n[[column]]\nname = 'x'\ntype = 'boolean'").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("plain.csv"), "id,x\n7,true\n").unwrap();
+    std::fs::write(at("padded.csv"), "id,x\n7   ,true\n").unwrap();
+    std::fs::write(at("quoted.csv"), "id,x\n\"7  \",true\n").unwrap();
+    let (ids, cells) = (Arc::new(StringArray::from(vec!["7   "])), Arc::new(BooleanArray::from(vec![true])));
+    let batch = RecordBatch::try_from_iter([("id", ids as ArrayRef), ("x", cells as ArrayRef)]).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(std::fs::File::create(at("padded.parquet")).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let all: Vec<_> = ["plain.csv", "padded.csv", "quoted.csv", "padded.parquet"].map(at).to_vec();
+    let sketcher = Sketcher::new(&schema, &Design::parse("hist").unwrap()).unwrap();
+    let sums = |paths: &[_]| sketch(&sketcher, &Table::open(paths, Default::default()).unwrap(), 1);
+    assert_eq!(secret(&sums(&all)).rows, 1);
+    for other in &all[1..] {
+        let merged = sums(&all[..1]).merge(sums(std::slice::from_ref(other)));
+        assert!(matches!(merged, Err(Error::Sums(_))), "{}", other.display());
+    }
+}
+
 #[test]
 fn rows_without_a_user_are_left_out() {
     let schema = schema(&[5, 9], Some(2));

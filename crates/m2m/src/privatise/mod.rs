@@ -188,7 +188,7 @@ impl Plan {
                 Ok(noise)
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        Ok(Noise { plan: self.clone(), count: self.count.map(|_| count[0]), blocks })
+        Ok(Noise { plan: self.clone(), count: self.count.map(|_| count[0]), blocks, process: Process::here() })
     }
 }
 
@@ -219,6 +219,37 @@ pub struct Noise {
     pub(crate) plan: Plan,
     pub(crate) count: Option<i128>,
     pub(crate) blocks: Vec<Vec<i128>>,
+    pub(crate) process: Process,
+}
+
+impl Noise {
+    /// Refuses noise that came here by a fork. Adding it to sums refuses too; this does so before anything is spent.
+    pub fn check_process(&self) -> Result<(), Error> {
+        self.process.check()
+    }
+}
+
+/// The process in which noise was drawn, or its source was keyed.
+///
+/// # Privacy
+/// A fork copies noise and sources. Added in both processes to sums that differ, the same noise would leave their
+/// difference bare; so it is used in the process that made it and in no other.
+#[derive(Clone, Copy)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    pub fn here() -> Self {
+        Self(std::process::id())
+    }
+
+    pub fn check(self) -> Result<(), Error> {
+        if self.0 == std::process::id() {
+            return Ok(());
+        }
+        Err(Error::Sums(
+            "this noise was made in another process; release in that one, or start anew in this one".into(),
+        ))
+    }
 }
 
 /// From a budget to the noise of each block. What a block gets depends on nothing but the budget, the unit, its share and

@@ -172,8 +172,12 @@ impl<'a> Intake<'a> {
     }
 
     /// The owner of a row, when users are the privacy unit; nobody if it is missing. Called once per row, in order.
+    ///
+    /// # Privacy
+    /// One user has one id whatever kind of file it stands in: blanks around it, which some formats pad with, are not part
+    /// of it.
     pub fn put_user(&mut self, id: Option<&[u8]>) {
-        let user = id.filter(|id| !is_missing_word(id)).map(|id| Sha256::digest(id).into());
+        let user = id.map(<[u8]>::trim_ascii).filter(|id| !is_missing_word(id)).map(|id| Sha256::digest(id).into());
         self.counts.without_user += u64::from(user.is_none());
         self.users.push(user);
     }

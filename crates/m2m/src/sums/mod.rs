@@ -80,7 +80,8 @@ impl Sums {
     /// Every coordinate and, unless it is public, the count get the noise of the plan; then they are clipped to 64
     /// bits, which is post-processing. The noise is used up.
     pub fn privatise(self, noise: Noise) -> Result<Release, Error> {
-        let Noise { plan, count, blocks } = noise;
+        noise.check_process()?;
+        let Noise { plan, count, blocks, .. } = noise;
         if &self.schema != plan.schema() || &self.design != plan.design() {
             return Err(Error::Sums("the noise was drawn for another schema or design".into()));
         }
