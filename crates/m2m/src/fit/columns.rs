@@ -223,11 +223,17 @@ fn from_marginal(release: &Release, marginal: Marginal, merged: Option<Merged>, 
     let probabilities: Vec<f64> = sums.iter().map(|sum| *sum as f64 / rows).collect();
     // Noise that is all but none would leave the cells without any scale to be compared with.
     let deviation = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9);
+    let nullable = release.schema().columns()[marginal.cells.column()].nullable;
     let law = match merged.filter(|merged| merged.groups.len() == marginal.cells.len()) {
-        Some(merged) => merged.refine(&probabilities, deviation),
+        Some(merged) => merged.refine(&probabilities, deviation, nullable),
         None if release.blocks().iter().all(|block| matches!(block.map(), MapSpec::Hist(_))) => {
-            let (freed, variance) = shrink(&probabilities, deviation);
-            Law { probabilities: near(&freed, &variance, 1.0), variance, groups: None, trace: TRACE }
+            let (mut freed, variance) = shrink(&probabilities, deviation);
+            let mut freedom = variance.clone();
+            let missing = probabilities.len() - 1;
+            if !nullable && probabilities[missing] < STANDS_OUT * deviation {
+                (freed[missing], freedom[missing]) = (0.0, 0.0);
+            }
+            Law { probabilities: near(&freed, &freedom, 1.0), variance, groups: None, trace: TRACE }
         }
         // Features see every cell, and how well they do rests on none being all but impossible.
         None => Law::projected(&probabilities, deviation),
@@ -256,6 +262,10 @@ impl Law {
     }
 }
 
+/// A column that the schema does not let be missing is taken to have a value in every row, unless as many are missing as
+/// this many standard deviations of the noise: cells that could not be read.
+const STANDS_OUT: f64 = 4.0;
+
 /// Where no feature sees a cell, next to none of the uniform law is enough.
 const TRACE: f64 = 1e-6;
 
@@ -277,7 +287,7 @@ impl Merged {
 
     /// Cells that agree as well as possible with their own noisy values and with those of the groups: the groups first, then
     /// the cells of each, freed of noise.
-    fn refine(self, noisy: &[f64], deviation: f64) -> Law {
+    fn refine(self, noisy: &[f64], deviation: f64, nullable: bool) -> Law {
         let count = self.shares.len();
         let groups = &self.groups;
         let members = |group: usize| (0..noisy.len()).filter(move |cell| groups[*cell] as usize == group);
@@ -287,16 +297,27 @@ impl Merged {
             sizes.iter().map(|size| 1.0 / (1.0 / (size * deviation * deviation) + 1.0 / self.variance)).collect();
         let moved: Vec<f64> =
             (0..count).map(|group| (self.shares[group] - sums[group]) * left[group] / self.variance).collect();
-        let totals = near(&sums.iter().zip(&moved).map(|(sum, step)| sum + step).collect::<Vec<_>>(), &left, 1.0);
+        let mut totals: Vec<f64> = sums.iter().zip(&moved).map(|(sum, step)| sum + step).collect();
         let cells: Vec<f64> = (0..noisy.len())
             .map(|cell| noisy[cell] + moved[groups[cell] as usize] / sizes[groups[cell] as usize])
             .collect();
-        let (freed, variance) = shrink(&cells, deviation);
+        let (mut freed, variance) = shrink(&cells, deviation);
+        let (mut freedom, mut group_freedom) = (variance.clone(), left.clone());
+        let missing = noisy.len() - 1;
+        let group = groups[missing] as usize;
+        let alone = sizes[group] == 1.0;
+        if !nullable && cells[missing] < STANDS_OUT * if alone { left[group].sqrt() } else { deviation } {
+            (freed[missing], freedom[missing]) = (0.0, 0.0);
+            if alone {
+                (totals[group], group_freedom[group]) = (0.0, 0.0);
+            }
+        }
+        let totals = near(&totals, &group_freedom, 1.0);
         let mut probabilities = vec![0.0; noisy.len()];
         for (group, total) in totals.iter().enumerate() {
             let at: Vec<usize> = members(group).collect();
             let of = |all: &[f64]| at.iter().map(|cell| all[*cell]).collect::<Vec<_>>();
-            for (cell, p) in at.iter().zip(near(&of(&freed), &of(&variance), *total)) {
+            for (cell, p) in at.iter().zip(near(&of(&freed), &of(&freedom), *total)) {
                 probabilities[*cell] = p;
             }
         }
@@ -410,11 +431,12 @@ fn shrink(noisy: &[f64], deviation: f64) -> (Vec<f64>, Vec<f64>) {
         .unzip()
 }
 
-/// The numbers from 0 up that have a given sum and are nearest to some with errors of given variances.
+/// The numbers from 0 up that have a given sum and are nearest to some with errors of given variances; those without any
+/// stay as they are.
 fn near(numbers: &[f64], variances: &[f64], sum: f64) -> Vec<f64> {
     // Σ max(0, x + t v) = sum, by bisection over t.
     let at = |t: f64| numbers.iter().zip(variances).map(move |(x, v)| (x + t * v).max(0.0));
-    let least = variances.iter().fold(f64::INFINITY, |a, b| a.min(*b)).max(1e-300);
+    let least = variances.iter().filter(|v| **v > 0.0).fold(f64::INFINITY, |a, b| a.min(*b)).max(1e-300);
     let (mut low, mut high) = (-2.0 / least, 2.0 / least);
     for _ in 0..200 {
         let middle = 0.5 * (low + high);

@@ -23,6 +23,7 @@ use faer::{Mat, Side};
 
 use crate::Error;
 use crate::feature::{MapSpec, MergedSpec};
+use crate::fit::composition::{self, Composition};
 use crate::fit::points::dot;
 use crate::fit::separate::Term;
 use crate::panel::Value;
@@ -37,6 +38,8 @@ pub(crate) struct Interactions {
     groups: [Groups; 2],
     sets: Vec<Set>,
     at: HashMap<Vec<usize>, usize>,
+    /// What pairs imply for three columns, and what is missing for their own tables to be possible.
+    composed: Composition,
 }
 
 type Groups = Vec<Option<Vec<u32>>>;
@@ -81,6 +84,8 @@ struct Set {
 pub(crate) struct Share {
     column: usize,
     mean: f64,
+    /// The means in each group of the tables of two columns.
+    groups: Vec<f64>,
     /// Products with the basis, and the scores, for tables of two and of three columns.
     parts: [(Vec<f64>, Vec<f64>); 2],
 }
@@ -143,22 +148,15 @@ impl Interactions {
         let (Some(two), Some(three)) = (groups_by_column(release, 2), groups_by_column(release, 3)) else {
             return Ok(None);
         };
-        let groups = [two, three];
-        let mut sets = Vec::new();
-        let columns = [0, 1].map(|at| {
-            let alike: Vec<&Table> = tables.iter().filter(|table| table.columns.len() == at + 2).collect();
-            let basis = |(axis, groups): (&Axis, &Option<Vec<u32>>)| {
-                groups.as_ref().map(|groups| Arc::new(Basis::new(axis, groups)))
-            };
-            let bases: Vec<Option<Arc<Basis>>> = prior.axes.iter().zip(&groups[at]).map(basis).collect();
-            let best =
-                DECAYS.iter().map(|decay| with_decay(&bases, &alike, *decay)).max_by(|(a, ..), (b, ..)| a.total_cmp(b));
-            let (_, scores, read) = best.expect("there are decays to be tried");
-            sets.extend(read);
-            scores
-        });
+        let (of_three, of_two): (Vec<Table>, Vec<Table>) =
+            tables.into_iter().partition(|table| table.columns.len() == 3);
+        let (scores, mut sets) = read(&of_two, &two, prior);
+        let composed = compose(&sets, &scores, &two, prior);
+        let beyond: Vec<Table> = of_three.into_iter().map(|table| table.without(&composed, &three, prior)).collect();
+        let (more_scores, more) = read(&beyond, &three, prior);
+        sets.extend(more);
         let at = sets.iter().enumerate().map(|(at, set)| (set.columns.clone(), at)).collect();
-        Ok(Some(Self { columns, groups, sets, at }))
+        Ok(Some(Self { columns: [scores, more_scores], groups: [two, three], sets, at, composed }))
     }
 
     /// What the interactions see of a term's factors.
@@ -175,7 +173,8 @@ impl Interactions {
                     }
                     None => (Vec::new(), Vec::new()),
                 });
-                Share { column: *column, mean: axis.mean(table), parts }
+                let groups = self.composed.groups(*column).map_or_else(Vec::new, |groups| groups.of(axis, table));
+                Share { column: *column, mean: axis.mean(table), groups, parts }
             })
             .collect()
     }
@@ -190,6 +189,8 @@ impl Interactions {
                 let factors: Vec<&[f64]> = subset.iter().map(|at| &share(at).parts[subset.len() - 2].1[..]).collect();
                 sum += others(shares, subset) * self.contract(&factors, &self.sets[*at], |set, at| set.mean[at]);
             }
+            let means: Vec<&[f64]> = subset.iter().map(|at| &share(at).groups[..]).collect();
+            sum += others(shares, subset) * self.composed.value(&columns, &means);
         });
         coefficient * sum
     }
@@ -299,7 +300,12 @@ impl Interactions {
         })
     }
 
-    /// What the interactions add to the weight of each point, given the scores of all columns there.
+    /// What composition adds to the weight of each point, given the cell of every point in each column.
+    pub fn composed_weights(&self, cells: &[Vec<u32>]) -> Vec<f64> {
+        self.composed.weights(cells)
+    }
+
+    /// What the tables add to the weight of each point, given the scores of all columns there.
     pub fn weights(&self, scores: &[PointScores], count: usize) -> Vec<f64> {
         let mut weights = vec![0.0; count];
         for set in &self.sets {
@@ -454,6 +460,44 @@ impl Interactions {
     }
 }
 
+/// The composition of what was read of pairs.
+fn compose(sets: &[Set], columns: &[Option<Scores>], groups: &Groups, prior: &Independent) -> Composition {
+    let grouped: Vec<Option<composition::Groups>> = (prior.axes.iter().zip(groups))
+        .map(|(axis, groups)| groups.as_ref().map(|groups| composition::Groups::new(axis, groups)))
+        .collect();
+    // `[score][group]`: the means of the seen scores where a row is in the group, and of zero elsewhere.
+    let scores: Vec<Vec<Vec<f64>>> = (columns.iter().zip(&grouped).zip(&prior.axes))
+        .map(|((scores, groups), axis)| match (scores, groups) {
+            (Some(scores), Some(groups)) => {
+                let means: Vec<Vec<f64>> = scores.basis.functions.iter().map(|e| groups.of(axis, e)).collect();
+                let rotated = |score: usize| {
+                    let mut sums = vec![0.0; groups.masses.len()];
+                    for (at, means) in means.iter().enumerate() {
+                        sums.iter_mut().zip(means).for_each(|(sum, x)| *sum += scores.rotation[(score, at)] * x);
+                    }
+                    sums
+                };
+                (0..scores.seen).map(rotated).collect()
+            }
+            _ => Vec::new(),
+        })
+        .collect();
+    let masses = |column: usize| &grouped[column].as_ref().expect("it is in a table").masses;
+    let fitted = |set: &Set| {
+        let &[a, b] = &set.columns[..] else { unreachable!("these are of two columns") };
+        let mut table: Vec<f64> = masses(a).iter().flat_map(|p| masses(b).iter().map(move |q| p * q)).collect();
+        for (at, mean) in set.mean.iter().enumerate() {
+            let (one, two) = (&scores[a][at / scores[b].len()], &scores[b][at % scores[b].len()]);
+            for (row, x) in table.chunks_exact_mut(two.len()).zip(one) {
+                row.iter_mut().zip(two).for_each(|(p, y)| *p += mean * x * y);
+            }
+        }
+        ([a, b], table)
+    };
+    let fitted: Vec<([usize; 2], Vec<f64>)> = sets.iter().map(fitted).collect();
+    Composition::new(grouped, fitted)
+}
+
 /// The means over points of a function times the products of a set's scores, some points at a time.
 fn project_on(set: &Set, scores: &[PointScores], values: &[f64]) -> Vec<f64> {
     const CHUNK: usize = 2048;
@@ -530,14 +574,24 @@ fn groups_by_column(release: &Release, size: usize) -> Option<Groups> {
     Some(groups)
 }
 
+/// The posterior of tables of equally many columns under the decay that fits them best, with the scores of each column.
+fn read(tables: &[Table], groups: &Groups, prior: &Independent) -> (Vec<Option<Scores>>, Vec<Set>) {
+    let basis =
+        |(axis, groups): (&Axis, &Option<Vec<u32>>)| groups.as_ref().map(|groups| Arc::new(Basis::new(axis, groups)));
+    let bases: Vec<Option<Arc<Basis>>> = prior.axes.iter().zip(groups).map(basis).collect();
+    let best = DECAYS.iter().map(|decay| with_decay(&bases, tables, *decay)).max_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    let (_, scores, sets) = best.expect("there are decays to be tried");
+    (scores, sets)
+}
+
 /// The posterior of tables of equally many columns under one decay, with the logarithm of its evidence first.
-fn with_decay(bases: &[Option<Arc<Basis>>], tables: &[&Table], decay: f64) -> (f64, Vec<Option<Scores>>, Vec<Set>) {
+fn with_decay(bases: &[Option<Arc<Basis>>], tables: &[Table], decay: f64) -> (f64, Vec<Option<Scores>>, Vec<Set>) {
     let columns: Vec<Option<Scores>> =
         bases.iter().map(|basis| basis.as_ref().map(|basis| Scores::new(basis, decay))).collect();
     let readings: Vec<Reading> = tables.iter().map(|table| table.read(&columns)).collect();
     let likelihoods: Vec<[f64; SCALES]> = readings.iter().map(Reading::likelihoods).collect();
     let (law, evidence) = fit_law(&likelihoods);
-    let posterior = |((table, reading), likelihoods): ((&&Table, &Reading), &[f64; SCALES])| {
+    let posterior = |((table, reading), likelihoods): ((&Table, &Reading), &[f64; SCALES])| {
         reading.posterior(&table.columns, likelihoods, &law)
     };
     let sets = tables.iter().zip(&readings).zip(&likelihoods).map(posterior).collect();
@@ -561,6 +615,29 @@ struct Reading {
 }
 
 impl Table {
+    /// What a table of three columns has beyond what their pairs imply.
+    fn without(mut self, composed: &Composition, groups: &Groups, prior: &Independent) -> Self {
+        // For each column and each group of this table: its mass in every group of the tables of two.
+        let masses: Vec<Vec<Vec<f64>>> = (self.columns.iter().zip(&self.sizes))
+            .map(|(column, size)| {
+                let axis = &prior.axes[*column];
+                let Some(of_two) = composed.groups(*column) else { return vec![Vec::new(); *size] };
+                let groups = groups[*column].as_ref().expect("it is in a table");
+                let inside = |group: usize| -> Vec<f64> {
+                    axis.partition().iter().map(|cell| f64::from(groups[*cell as usize] as usize == group)).collect()
+                };
+                (0..*size).map(|group| of_two.of(axis, &inside(group))).collect()
+            })
+            .collect();
+        let [_, two, three] = self.sizes[..] else { return self };
+        for (at, value) in self.values.iter_mut().enumerate() {
+            let places = [at / (two * three), at / three % two, at % three];
+            let means: Vec<&[f64]> = masses.iter().zip(places).map(|(masses, group)| &masses[group][..]).collect();
+            *value -= composed.value(&self.columns, &means);
+        }
+        self
+    }
+
     fn read(&self, columns: &[Option<Scores>]) -> Reading {
         let scores: Vec<&Scores> =
             self.columns.iter().map(|column| columns[*column].as_ref().expect("it is in a table")).collect();
@@ -874,6 +951,7 @@ mod tests {
                 groups: [groups.clone(), groups.clone()],
                 at: [(set.clone(), 0)].into(),
                 sets: vec![posterior],
+                composed: Composition::new(vec![None, None, None], Vec::new()),
             };
 
             // A question that is a product of functions with values drawn at random, of mean zero, so that it asks for what

@@ -25,6 +25,7 @@
 
 mod closed;
 mod columns;
+mod composition;
 mod interactions;
 mod points;
 mod separate;
@@ -134,6 +135,7 @@ pub struct Fit {
     cells: OnceLock<Vec<Vec<u32>>>,
     /// For each column, the scores of every point.
     scores: OnceLock<Vec<PointScores>>,
+    composed: OnceLock<Vec<f64>>,
     weights: OnceLock<Vec<f64>>,
     positive: OnceLock<Vec<f64>>,
     /// Points along the tree of columns, and their weights.
@@ -281,6 +283,7 @@ impl Fit {
             drawn: None,
             cells: OnceLock::new(),
             scores: OnceLock::new(),
+            composed: OnceLock::new(),
             interactions: None,
             tables: Tables::default(),
             weights: OnceLock::new(),
@@ -626,7 +629,8 @@ impl Fit {
             functional.k = k;
             if let Some(interactions) = &self.interactions {
                 functional.projections = interactions.project(self.scores(), &rest);
-                functional.interaction = interactions.projected_value(&functional.projections);
+                functional.interaction = interactions.projected_value(&functional.projections)
+                    + dot(self.composed(), &rest) / points.count() as f64;
             }
             functional.rest = rest;
         }
@@ -656,6 +660,14 @@ impl Fit {
                 interactions.at(column, &self.prior, &places)
             };
             (0..self.prior.axes.len()).map(of).collect()
+        })
+    }
+
+    /// What the composition of pairs adds to the weight of every point.
+    fn composed(&self) -> &[f64] {
+        self.composed.get_or_init(|| match &self.interactions {
+            Some(interactions) => interactions.composed_weights(self.point_cells()),
+            None => Vec::new(),
         })
     }
 
@@ -984,7 +996,7 @@ impl Fit {
         let points = self.points();
         if let Some(interactions) = &self.interactions {
             let mut weights = interactions.weights(self.scores(), points.count());
-            weights.iter_mut().for_each(|weight| *weight += 1.0);
+            weights.iter_mut().zip(self.composed()).for_each(|(weight, composed)| *weight += 1.0 + composed);
             return normalised(weights);
         }
         if self.knowledge.is_empty() && self.closed.is_some() {
