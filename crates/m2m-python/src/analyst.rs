@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use m2m::estimate::WeightedSample;
+use m2m::estimate::Sample;
 use m2m::expr::col;
 use m2m::fit::{Fit, Lambda, Options};
 use m2m::prior::{Prior, PublicTable};
@@ -313,7 +313,7 @@ fn check_samples(samples: usize) -> PyResult<()> {
 fn synthesis(fit: &Fit, condition: Option<String>) -> Result<Synthesis<'_>, m2m::Error> {
     let all = Synthesis::new(fit)?;
     match condition {
-        Some(condition) => all.filter(&sql::condition(&condition, WeightedSample::schema(fit))?),
+        Some(condition) => all.filter(&sql::condition(&condition, Sample::schema(fit))?),
         None => Ok(all),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use m2m::estimate::WeightedSample;
+use m2m::estimate::Sample;
 use m2m::task::learn::{self, ClusterOptions, Formula, Learner, Options, Points, Rows, Weights};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -70,7 +70,7 @@ impl Model {
             (self.formula.clone(), self.fitted.clone(), source.0.clone(), self.schema.clone());
         interruptible(py, None, move |flag| {
             let rows = Rows::read(&table, &schema, formula.columns(), flag)?;
-            if WeightedSample::is_empty(&rows) {
+            if Sample::is_empty(&rows) {
                 let message = "there are no rows; give a table that has some";
                 return Err(m2m::Error::Table { source_name: "memory".into(), message: message.into() });
             }

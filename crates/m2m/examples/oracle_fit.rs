@@ -122,7 +122,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     .collect();
                 fits.push(json!({
                     "rule": rule, "multiplier": multiplier, "centred": centred,
-                    "answers": answers, "pairs": pairs, "weights": fit.weights(),
+                    "answers": answers, "pairs": pairs, "weights": fit.weights(&(0..schema.columns().len()).collect::<Vec<_>>()),
                 }));
             }
         }

@@ -1,5 +1,7 @@
 //! Answers: a value, its error, and where the error comes from.
 
+use std::borrow::Cow;
+
 use faer::Mat;
 use serde::Serialize;
 
@@ -164,8 +166,8 @@ pub trait Model {
     }
 }
 
-/// Random points of the domain with weights under which they stand for the rows of the table.
-pub trait WeightedSample {
+/// Points of the domain.
+pub trait Sample {
     /// The schema of the table.
     fn schema(&self) -> &Schema;
     /// How many points there are.
@@ -174,15 +176,41 @@ pub trait WeightedSample {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The number of rows that the points stand for.
-    fn rows(&self) -> f64;
     /// The values of a function at the points; NaN where it is null.
     fn values(&self, function: &Checked) -> Vec<f64>;
-    /// Weights whose mean is 1. They give unbiased answers and may be negative.
-    fn weights(&self) -> &[f64];
-    /// Weights whose mean is 1 and of which none is negative.
-    fn positive_weights(&self) -> &[f64];
-    /// The covariance of the errors with which the points estimate the table's means of functions, given by their
-    /// values at the points (a row per point, a column per function).
-    fn covariance(&self, functions: &Mat<f64>) -> Mat<f64>;
+}
+
+/// Random points of the domain with weights under which they stand for the rows of the table.
+pub trait WeightedSample: Sample {
+    /// The number of rows that the points stand for.
+    fn rows(&self) -> f64;
+    /// Weights whose mean is 1, for functions of some columns. They give unbiased answers and may be negative.
+    fn weights(&self, columns: &[usize]) -> Cow<'_, [f64]>;
+    /// Points with weights whose mean is 1 and of which none is negative; they may be other points.
+    fn positive(&self) -> Positive<'_>;
+    /// The covariance of the errors with which the points estimate the table's means of functions of some columns, given
+    /// by their values at the points (a row per point, a column per function).
+    fn covariance(&self, functions: &Mat<f64>, columns: &[usize]) -> Mat<f64>;
+}
+
+/// Points that stand for the rows of the table, none of them with a negative weight.
+pub struct Positive<'a> {
+    /// The points.
+    pub sample: Box<dyn Sample + 'a>,
+    /// Weights whose mean is 1.
+    pub weights: &'a [f64],
+}
+
+impl<S: Sample + ?Sized> Sample for &S {
+    fn schema(&self) -> &Schema {
+        (**self).schema()
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn values(&self, function: &Checked) -> Vec<f64> {
+        (**self).values(function)
+    }
 }

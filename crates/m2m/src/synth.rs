@@ -37,7 +37,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-use crate::estimate::WeightedSample;
+use crate::estimate::{Sample, WeightedSample};
 use crate::expr::{Checked, Expr, Scalar, col, lit, value_of};
 use crate::file::{self, Mode};
 use crate::fit::{Fit, Points, simplex};
@@ -67,18 +67,18 @@ pub struct Synthesis<'f> {
 impl<'f> Synthesis<'f> {
     /// Rows in the image of all rows.
     pub fn new(fit: &'f Fit) -> Result<Self, Error> {
-        let (points, mut weights) = fit.row_points();
+        let (points, mut weights) = fit.row_points().clone();
         rake(fit, &points, &mut weights)?;
         let scale = fit.rows() / weights.iter().sum::<f64>();
         weights.iter_mut().for_each(|weight| *weight *= scale);
-        let fields: Vec<Field> = WeightedSample::schema(fit).columns().iter().map(field).collect();
+        let fields: Vec<Field> = Sample::schema(fit).columns().iter().map(field).collect();
         Ok(Self { fit, points, schema: Arc::new(arrow_schema::Schema::new(fields)), weights })
     }
 
     /// Rows in the image of those that meet a condition.
     pub fn filter(mut self, condition: &Expr) -> Result<Self, Error> {
-        let condition = condition.check_condition(WeightedSample::schema(self.fit))?;
-        let meets = self.points.numbers(WeightedSample::schema(self.fit), &condition);
+        let condition = condition.check_condition(Sample::schema(self.fit))?;
+        let meets = self.points.numbers(Sample::schema(self.fit), &condition);
         self.weights.iter_mut().zip(meets).for_each(|(weight, meets)| *weight *= f64::from(meets == 1.0));
         if self.weights.iter().all(|weight| *weight == 0.0) {
             return Err(Error::Question("no synthetic row meets the condition; ask about more rows".into()));
@@ -148,7 +148,7 @@ impl<'f> Synthesis<'f> {
     }
 
     fn batch(&self, points: &[u32], mut value: impl FnMut(usize, Value) -> Value) -> RecordBatch {
-        let schema = WeightedSample::schema(self.fit);
+        let schema = Sample::schema(self.fit);
         let columns: Vec<ArrayRef> = schema
             .columns()
             .iter()
@@ -235,7 +235,7 @@ fn readable(x: f64, min: f64, max: f64) -> f64 {
 
 /// Makes weights agree with what the fit answers about every column by itself, by raking.
 fn rake(fit: &Fit, points: &Points, weights: &mut [f64]) -> Result<(), Error> {
-    let schema = WeightedSample::schema(fit);
+    let schema = Sample::schema(fit);
     let mut margins: Vec<(Vec<u32>, Vec<f64>)> = Vec::new();
     for column in schema.columns() {
         let x = || col(column.name.as_str());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use m2m::Schema;
-use m2m::estimate::WeightedSample;
+use m2m::estimate::Sample;
 use m2m::task::learn::{self, ClusterOptions, Clusters, Mixture};
 
 use super::{Format, ask};
@@ -47,13 +47,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let mixture = learn::mixture(&sample, columns, &options)?;
         match args.format {
             Format::Json => console::show!("{}", serde_json::to_string_pretty(&mixture)?),
-            Format::Table => print_mixture(&mixture, WeightedSample::schema(&sample)),
+            Format::Table => print_mixture(&mixture, Sample::schema(&sample)),
         }
     } else {
         let clusters = learn::k_means(&sample, columns, &options)?;
         match args.format {
             Format::Json => console::show!("{}", serde_json::to_string_pretty(&clusters)?),
-            Format::Table => print_clusters(&clusters, WeightedSample::schema(&sample)),
+            Format::Table => print_clusters(&clusters, Sample::schema(&sample)),
         }
     }
     Ok(())

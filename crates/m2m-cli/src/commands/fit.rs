@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use m2m::estimate::WeightedSample;
+use m2m::estimate::Sample;
 use m2m::source::{CsvOptions, Table};
 use m2m::task::learn::{self, Fitted, Formula, Learner, Metrics, Options, Rows, Weights};
 use serde_json::json;
@@ -94,7 +94,7 @@ impl Model {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let sample = args.reading.open(&args.release)?;
     let (learner, formula) = args.model.chosen();
-    let formula = Formula::parse(formula, WeightedSample::schema(&sample))?;
+    let formula = Formula::parse(formula, Sample::schema(&sample))?;
     let options = Options {
         penalty: args.penalty,
         weights: args.weights.map(|weights| match weights {
@@ -107,8 +107,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Some(path) => {
             let table = Table::open(std::slice::from_ref(path), CsvOptions { delimiter: args.delimiter })?;
             let progress = Progress::new(table.bytes());
-            let rows = Rows::read(&table, WeightedSample::schema(&sample), formula.columns(), &progress)?;
-            if WeightedSample::is_empty(&rows) {
+            let rows = Rows::read(&table, Sample::schema(&sample), formula.columns(), &progress)?;
+            if Sample::is_empty(&rows) {
                 let message = format!("{} has no rows; give a table that has some", path.display());
                 return Err(Mistake(message).into());
             }

@@ -14,7 +14,7 @@ use crate::console::{self, Mistake, Progress};
 use crate::plot::{Axis, Chart, Figure, Line, Marker, Picture, Point, Scale, Series};
 use crate::reproduce::data::Data;
 use crate::reproduce::dperm;
-use crate::reproduce::estimator::{Asker, Reader, columns, noise_floor, release, without_noise};
+use crate::reproduce::estimator::{Asker, Reader, columns, every, noise_floor, release, without_noise};
 use crate::reproduce::logistic::{Labelled, Objective};
 use crate::reproduce::metrics::{self, mean_and_error};
 use crate::reproduce::questions::{MEASURES, Questions, Scores};
@@ -467,7 +467,8 @@ impl Split {
                 Some(points) => points,
                 None => points.insert(labelled(&columns(fit)?, 1.0)),
             };
-            let objective = Objective { points, weights: Some(fit.weights()), penalty: PENALTY, linear: None };
+            let weights = fit.weights(&every(fit));
+            let objective = Objective { points, weights: Some(&weights), penalty: PENALTY, linear: None };
             Ok(self.auc(&objective.minimise(6)))
         };
         args.epsilon.iter().map(&mut learn).collect()

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use m2m::estimate::WeightedSample;
+use m2m::estimate::Sample;
 use m2m::expr::{Expr, col};
 use m2m::fit::Fit;
 use m2m::source::Table;
@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let fit = args.reading.open_seeded(&args.release, args.seed)?;
     let condition = match &args.condition {
-        Some(text) => Some(sql::condition(text, WeightedSample::schema(&fit))?),
+        Some(text) => Some(sql::condition(text, Sample::schema(&fit))?),
         None => None,
     };
     let mut synthesis = Synthesis::new(&fit)?;
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// Prints how far the rows are from the release's own answers, kind by kind, beside the errors that the answers have
 /// themselves and those of as many rows drawn from the table.
 fn check(args: &Args, fit: &Fit, synthesis: &Synthesis<'_>, condition: Option<&Expr>) -> anyhow::Result<()> {
-    let schema = WeightedSample::schema(fit);
+    let schema = Sample::schema(fit);
     let all: Vec<usize> = (0..schema.columns().len()).collect();
     let batches = synthesis.rows(args.rows, args.seed).collect();
     let rows = Rows::read(&Table::from_batches(batches), schema, &all, &())?;

@@ -8,7 +8,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use m2m::estimate::{Model, WeightedSample};
+use m2m::estimate::{Model, Sample};
 use m2m::expr::{Checked, col};
 use m2m::schema::Kind;
 use m2m::sql::{self, Cell, ColumnKind};
@@ -358,7 +358,7 @@ pub async fn fit(State(explorer): Shared, body: Result<Json<OfFit>, JsonRejectio
     let Json(asked) = body?;
     let shared = explorer.clone();
     let work = move |stop: &Stop| {
-        let schema = WeightedSample::schema(&shared.fit);
+        let schema = Sample::schema(&shared.fit);
         let formula = Formula::parse(&asked.formula, schema)?;
         let condition = checked(asked.condition.as_deref(), schema)?;
         let watched = Watched { fit: &shared.fit, stop, condition: condition.as_ref() };
@@ -511,7 +511,7 @@ pub async fn synth(
     }
     let shared = explorer.clone();
     let work = move |_: &Stop| {
-        let schema = WeightedSample::schema(&shared.fit);
+        let schema = Sample::schema(&shared.fit);
         let mut synthesis = Synthesis::new(&shared.fit)?;
         if let Some(condition) = asked.condition.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
             synthesis = synthesis.filter(&sql::condition(condition, schema)?)?;

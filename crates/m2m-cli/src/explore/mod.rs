@@ -106,7 +106,7 @@ impl Explorer {
         let explorer = self.clone();
         tokio::task::spawn_blocking(move || {
             api::first_view(&explorer);
-            m2m::estimate::WeightedSample::positive_weights(&explorer.fit);
+            m2m::estimate::WeightedSample::positive(&explorer.fit);
         });
         axum::serve(listener, self.router()).await
     }

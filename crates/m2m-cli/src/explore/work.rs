@@ -1,13 +1,14 @@
 //! Questions that take a while: off the threads that serve, so many at a time, and stopped when nobody waits any more.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use m2m::Schema;
-use m2m::estimate::{Model, Totals, WeightedSample};
+use m2m::estimate::{Model, Positive, Sample, Totals, WeightedSample};
 use m2m::expr::Checked;
 use m2m::fit::Fit;
 use tokio::sync::Semaphore;
@@ -121,41 +122,82 @@ impl Model for Watched<'_> {
     }
 }
 
-impl WeightedSample for Watched<'_> {
+impl Sample for Watched<'_> {
     fn schema(&self) -> &Schema {
-        WeightedSample::schema(self.fit)
+        Sample::schema(self.fit)
     }
 
     fn len(&self) -> usize {
         self.fit.len()
     }
 
+    fn values(&self, function: &Checked) -> Vec<f64> {
+        self.stop.check();
+        filtered(self.fit, function, self.condition)
+    }
+}
+
+impl WeightedSample for Watched<'_> {
     fn rows(&self) -> f64 {
         self.fit.rows()
     }
 
+    fn weights(&self, columns: &[usize]) -> Cow<'_, [f64]> {
+        self.stop.check();
+        self.fit.weights(&self.with_condition(columns))
+    }
+
+    fn positive(&self) -> Positive<'_> {
+        self.stop.check();
+        let Positive { sample, weights } = self.fit.positive();
+        Positive { sample: Box::new(Filtered { sample, stop: self.stop, condition: self.condition }), weights }
+    }
+
+    fn covariance(&self, functions: &faer::Mat<f64>, columns: &[usize]) -> faer::Mat<f64> {
+        self.stop.check();
+        self.fit.covariance(functions, &self.with_condition(columns))
+    }
+}
+
+impl Watched<'_> {
+    /// What the filtered values of functions of some columns depend on.
+    fn with_condition(&self, columns: &[usize]) -> Vec<usize> {
+        let mut all = columns.to_vec();
+        all.extend(self.condition.iter().flat_map(|condition| condition.columns()));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// Other points under the same watch.
+struct Filtered<'a> {
+    sample: Box<dyn Sample + 'a>,
+    stop: &'a Stop,
+    condition: Option<&'a Checked>,
+}
+
+impl Sample for Filtered<'_> {
+    fn schema(&self) -> &Schema {
+        self.sample.schema()
+    }
+
+    fn len(&self) -> usize {
+        self.sample.len()
+    }
+
     fn values(&self, function: &Checked) -> Vec<f64> {
         self.stop.check();
-        let mut values = self.fit.values(function);
-        if let Some(condition) = self.condition {
-            let meets = self.fit.values(condition);
-            values.iter_mut().zip(meets).filter(|(_, meets)| *meets != 1.0).for_each(|(value, _)| *value = f64::NAN);
-        }
-        values
+        filtered(&*self.sample, function, self.condition)
     }
+}
 
-    fn weights(&self) -> &[f64] {
-        self.stop.check();
-        self.fit.weights()
+/// Values at points, missing where a condition is not met.
+fn filtered(sample: &dyn Sample, function: &Checked, condition: Option<&Checked>) -> Vec<f64> {
+    let mut values = sample.values(function);
+    if let Some(condition) = condition {
+        let meets = sample.values(condition);
+        values.iter_mut().zip(meets).filter(|(_, meets)| *meets != 1.0).for_each(|(value, _)| *value = f64::NAN);
     }
-
-    fn positive_weights(&self) -> &[f64] {
-        self.stop.check();
-        self.fit.positive_weights()
-    }
-
-    fn covariance(&self, functions: &faer::Mat<f64>) -> faer::Mat<f64> {
-        self.stop.check();
-        self.fit.covariance(functions)
-    }
+    values
 }

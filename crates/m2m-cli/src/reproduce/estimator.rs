@@ -1,7 +1,7 @@
 //! Sketches of a table and what the paper's estimator makes of them, both by the product itself: the curator's way to a
 //! release, and a fit against the uniform prior with the paper's λ.
 
-use m2m::estimate::{Model, WeightedSample};
+use m2m::estimate::{Model, Sample, WeightedSample};
 use m2m::expr::Checked;
 use m2m::fit::{Fit, Lambda, Options};
 use m2m::prior::Prior;
@@ -79,13 +79,19 @@ impl<'a> Asker<'a> {
             Some(points) => points,
             None => self.points.insert(columns(fit)?),
         };
-        Ok(products.iter().map(|product| product.mean(points, Some(fit.weights()))).collect())
+        let weights = fit.weights(&every(fit));
+        Ok(products.iter().map(|product| product.mean(points, Some(&weights))).collect())
     }
+}
+
+/// All columns.
+pub fn every(fit: &Fit) -> Vec<usize> {
+    (0..Sample::schema(fit).columns().len()).collect()
 }
 
 /// The points of a fit, column by column.
 pub fn columns(fit: &Fit) -> anyhow::Result<Vec<Vec<f64>>> {
-    let schema = WeightedSample::schema(fit);
+    let schema = Sample::schema(fit);
     let read = |column: &Column| Ok(fit.values(&m2m::expr::col(column.name.as_str()).check(schema)?));
     schema.columns().iter().map(read).collect()
 }

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use crate::fit::points::dot;
 use crate::panel::Value;
 use crate::prior::{Axis, Place};
 
@@ -16,7 +17,7 @@ use crate::prior::{Axis, Place};
 const SWEEPS: usize = 30;
 /// The same for three columns, at most; as many as it takes until no margin is further away than this.
 const MOST_SWEEPS: usize = 60;
-const CLOSE: f64 = 1e-6;
+const CLOSE: f64 = 1e-5;
 /// Triples of which two pairs are not at least this strong (φ, the root of Pearson's χ² over the rows) have next to nothing
 /// to compose.
 const WEAK: f64 = 0.02;
@@ -104,8 +105,31 @@ impl Composition {
         }
     }
 
-    /// What is added to the density ratio at points, given the cell of every point in each column.
-    pub fn weights(&self, cells: &[Vec<u32>]) -> Vec<f64> {
+    /// The same for every combination of one function of each of three columns, the last of them fastest.
+    pub fn values(&self, columns: [usize; 3], means: [&[Vec<f64>]; 3]) -> Option<Vec<f64>> {
+        let ratios = self.triple(columns)?;
+        let weighted = |ratios: &[f64], means: &[f64]| -> Vec<f64> {
+            let width = ratios.len() / means.len();
+            let mut sums = vec![0.0; width];
+            for (row, mean) in ratios.chunks_exact(width).zip(means).filter(|(_, mean)| **mean != 0.0) {
+                sums.iter_mut().zip(row).for_each(|(sum, ratio)| *sum += mean * ratio);
+            }
+            sums
+        };
+        let mut values = Vec::new();
+        for f in means[0] {
+            let of_two = weighted(ratios, f);
+            for g in means[1] {
+                let of_one = weighted(&of_two, g);
+                values.extend(means[2].iter().map(|h| dot(&of_one, h)));
+            }
+        }
+        Some(values)
+    }
+
+    /// What some columns add to the density ratio at points, given the cell of every point in each column.
+    pub fn weights(&self, cells: &[Vec<u32>], columns: &[usize]) -> Vec<f64> {
+        let asked = |set: &[usize]| set.iter().all(|column| columns.contains(column));
         let count = cells.first().map_or(0, Vec::len);
         let groups: Vec<Vec<u32>> = (self.columns.iter().zip(cells))
             .map(|(groups, cells)| match groups {
@@ -115,11 +139,11 @@ impl Composition {
             .collect();
         let size = |column: usize| self.columns[column].as_ref().map_or(0, |groups| groups.masses.len());
         let mut weights = vec![0.0; count];
-        for ([a, b], pair) in self.pairs.iter().filter(|(_, pair)| !pair.correction.is_empty()) {
+        for ([a, b], pair) in self.pairs.iter().filter(|(at, pair)| asked(&at[..]) && !pair.correction.is_empty()) {
             let places = groups[*a].iter().zip(&groups[*b]).map(|(i, j)| *i as usize * size(*b) + *j as usize);
             weights.iter_mut().zip(places).for_each(|(weight, at)| *weight += pair.correction[at]);
         }
-        for [a, b, c] in self.triples.keys() {
+        for [a, b, c] in self.triples.keys().filter(|at| asked(&at[..])) {
             let Some(ratios) = self.triple([*a, *b, *c]) else { continue };
             let pairs = groups[*a].iter().zip(&groups[*b]).map(|(i, j)| *i as usize * size(*b) + *j as usize);
             let places = pairs.zip(&groups[*c]).map(|(at, k)| at * size(*c) + *k as usize);
@@ -148,11 +172,15 @@ impl Composition {
             }
             ab[i * two + j] * ac[i * three + k] * bc[j * three + k] / product(i, j, k)
         });
+        let mut last = f64::INFINITY;
         for _ in 0..MOST_SWEEPS {
-            let gaps = [ab, ac, bc].into_iter().enumerate().map(|(pair, target)| law.fit(pair, target));
-            if gaps.fold(0.0, f64::max) < CLOSE {
+            let gap =
+                [ab, ac, bc].into_iter().enumerate().map(|(pair, target)| law.fit(pair, target)).fold(0.0, f64::max);
+            // Three noisy tables need not be those of any law; then the steps go round and round.
+            if gap < CLOSE || gap > 0.9 * last {
                 break;
             }
+            last = gap;
         }
         // The pure part: less what the law's own pairs and columns do.
         let margins = [0, 1, 2].map(|pair| law.margin(pair));
@@ -251,33 +279,39 @@ impl Law {
         }
     }
 
-    /// Where a cell is in the margin of the first and second column, the first and third, or the second and third.
-    fn place(&self, pair: usize, at: usize) -> usize {
+    /// Calls with every row of cells along the third column, and with where its margin begins: the place of the row for the
+    /// first two columns, and of its first cell for the first and third, or for the second and third.
+    fn for_rows(&mut self, pair: usize, mut call: impl FnMut(&mut [f64], usize)) {
         let [_, two, three] = self.sizes;
-        match pair {
-            0 => at / three,
-            1 => at / (two * three) * three + at % three,
-            _ => at % (two * three),
+        for (at, row) in self.values.chunks_exact_mut(three).enumerate() {
+            call(row, [at, at / two * three, at % two * three][pair]);
         }
     }
 
-    fn margin(&self, pair: usize) -> Vec<f64> {
+    fn margin(&mut self, pair: usize) -> Vec<f64> {
         let [one, two, three] = self.sizes;
         let mut sums = vec![0.0; [one * two, one * three, two * three][pair]];
-        self.values.iter().enumerate().for_each(|(at, x)| sums[self.place(pair, at)] += x);
+        self.for_rows(pair, |row, at| match pair {
+            0 => sums[at] = row.iter().sum(),
+            _ => sums[at..][..three].iter_mut().zip(row).for_each(|(sum, x)| *sum += *x),
+        });
         sums
     }
 
     /// Gives the law the margin of a pair of columns, and says how far it was from that.
     fn fit(&mut self, pair: usize, target: &[f64]) -> f64 {
-        let sums = self.margin(pair);
-        let scale = |(target, sum): (&f64, &f64)| if *sum > 0.0 { target / sum } else { 0.0 };
-        let scales: Vec<f64> = target.iter().zip(&sums).map(scale).collect();
-        for at in 0..self.values.len() {
-            let scale = scales[self.place(pair, at)];
-            self.values[at] *= scale;
+        let three = self.sizes[2];
+        let mut scales = self.margin(pair);
+        let mut gap = 0.0f64;
+        for (sum, target) in scales.iter_mut().zip(target) {
+            gap = gap.max((target - *sum).abs());
+            *sum = if *sum > 0.0 { target / *sum } else { 0.0 };
         }
-        target.iter().zip(&sums).map(|(target, sum)| (target - sum).abs()).fold(0.0, f64::max)
+        self.for_rows(pair, |row, at| match pair {
+            0 => row.iter_mut().for_each(|x| *x *= scales[at]),
+            _ => row.iter_mut().zip(&scales[at..][..three]).for_each(|(x, scale)| *x *= scale),
+        });
+        gap
     }
 }
 
@@ -362,7 +396,7 @@ mod tests {
         let composition = composition(&law, true);
         let points: Vec<Vec<u32>> = (0..3).map(|column| cells().map(|cell| cell[column] as u32).collect()).collect();
         let one = |size: usize, at: usize| -> Vec<f64> { (0..size).map(|i| f64::from(i == at)).collect() };
-        for (cell, weight) in cells().zip(composition.weights(&points)) {
+        for (cell, weight) in cells().zip(composition.weights(&points, &[0, 1, 2])) {
             let of = [0, 1, 2].map(|column| one(SIZES[column], cell[column]));
             let pairs = [[0, 1], [0, 2], [1, 2]].map(|pair| composition.value(&pair, &pair.map(|c| &of[c][..])));
             let all = composition.value(&[0, 1, 2], &[&of[0], &of[1], &of[2]]);

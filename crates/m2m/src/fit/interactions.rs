@@ -15,7 +15,7 @@
 //! **The scale** s of a set is averaged over its posterior. Its prior is a law on a grid that is itself fitted to all
 //! tables of the same size (empirical Bayes): where most pairs are independent, a faint one is taken for noise.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -300,15 +300,12 @@ impl Interactions {
         })
     }
 
-    /// What composition adds to the weight of each point, given the cell of every point in each column.
-    pub fn composed_weights(&self, cells: &[Vec<u32>]) -> Vec<f64> {
-        self.composed.weights(cells)
-    }
-
-    /// What the tables add to the weight of each point, given the scores of all columns there.
-    pub fn weights(&self, scores: &[PointScores], count: usize) -> Vec<f64> {
-        let mut weights = vec![0.0; count];
-        for set in &self.sets {
+    /// What interactions of some columns add to the weight of each point, given the scores of these columns and the cell
+    /// of every point.
+    pub fn weights(&self, scores: &[Cow<'_, PointScores>], cells: &[Vec<u32>], columns: &[usize]) -> Vec<f64> {
+        let mut weights = self.composed.weights(cells, columns);
+        let count = weights.len();
+        for set in self.among(columns) {
             self.for_products(set, scores, count, |at, from, products| {
                 let mean = set.mean[at] as f32;
                 weights[from..].iter_mut().zip(products).for_each(|(weight, x)| *weight += f64::from(mean * x));
@@ -317,13 +314,23 @@ impl Interactions {
         weights
     }
 
-    /// The means over points of a function times the products of scores, set by set.
-    pub fn project(&self, scores: &[PointScores], values: &[f64]) -> Vec<Vec<f64>> {
+    /// What composition adds to the weight of each point, given the cell of every point.
+    pub fn composed(&self, cells: &[Vec<u32>], columns: &[usize]) -> Vec<f64> {
+        self.composed.weights(cells, columns)
+    }
+
+    /// The sets of which all columns are among these: the others do nothing to functions of these alone.
+    fn among(&self, columns: &[usize]) -> impl Iterator<Item = &Set> {
+        self.sets.iter().filter(move |set| set.columns.iter().all(|column| columns.contains(column)))
+    }
+
+    /// The means over points of a function of some columns times the products of scores, set by set of those columns.
+    pub fn project(&self, scores: &[Cow<'_, PointScores>], values: &[f64], columns: &[usize]) -> Vec<Vec<f64>> {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-        let share = self.sets.len().div_ceil(threads).max(1);
+        let sets: Vec<&Set> = self.among(columns).collect();
+        let share = sets.len().div_ceil(threads).max(1);
         std::thread::scope(|scope| {
-            let running: Vec<_> = self
-                .sets
+            let running: Vec<_> = sets
                 .chunks(share)
                 .map(|sets| scope.spawn(move || sets.iter().map(|set| project_on(set, scores, values)).collect()))
                 .collect();
@@ -335,7 +342,7 @@ impl Interactions {
     fn for_products(
         &self,
         set: &Set,
-        scores: &[PointScores],
+        scores: &[Cow<'_, PointScores>],
         count: usize,
         mut call: impl FnMut(usize, usize, &[f32]),
     ) {
@@ -357,16 +364,16 @@ impl Interactions {
         }
     }
 
-    /// What interactions add to the mean of a function that is given by its projections.
-    pub fn projected_value(&self, projections: &[Vec<f64>]) -> f64 {
-        self.sets.iter().zip(projections).map(|(set, v)| dot(&set.mean, v)).sum()
+    /// What the tables add to the mean of a function of some columns that is given by its projections.
+    pub fn projected_value(&self, projections: &[Vec<f64>], columns: &[usize]) -> f64 {
+        self.among(columns).zip(projections).map(|(set, v)| dot(&set.mean, v)).sum()
     }
 
     /// The covariance of two functions that are given by their projections, and the scalar product of what they have
     /// beyond the effects of single columns.
-    pub fn projected_spread(&self, f: &[Vec<f64>], g: &[Vec<f64>], rest: f64) -> Spread {
+    pub fn projected_spread(&self, f: &[Vec<f64>], g: &[Vec<f64>], rest: f64, columns: &[usize]) -> Spread {
         let mut sum = Spread::default();
-        for ((set, f), g) in self.sets.iter().zip(f).zip(g) {
+        for ((set, f), g) in self.among(columns).zip(f).zip(g) {
             for (at, (f, g)) in f.iter().zip(g).enumerate() {
                 sum.all += f * g * set.variance[at];
                 sum.privacy += f * g * set.gain[at].powi(2) * set.noise;
@@ -499,7 +506,7 @@ fn compose(sets: &[Set], columns: &[Option<Scores>], groups: &Groups, prior: &In
 }
 
 /// The means over points of a function times the products of a set's scores, some points at a time.
-fn project_on(set: &Set, scores: &[PointScores], values: &[f64]) -> Vec<f64> {
+fn project_on(set: &Set, scores: &[Cow<'_, PointScores>], values: &[f64]) -> Vec<f64> {
     const CHUNK: usize = 2048;
     let of = |column: &usize| &scores[*column][set.columns.len() - 2];
     let (last, first) = set.columns.split_last().expect("a set has columns");
@@ -629,11 +636,11 @@ impl Table {
                 (0..*size).map(|group| of_two.of(axis, &inside(group))).collect()
             })
             .collect();
-        let [_, two, three] = self.sizes[..] else { return self };
-        for (at, value) in self.values.iter_mut().enumerate() {
-            let places = [at / (two * three), at / three % two, at % three];
-            let means: Vec<&[f64]> = masses.iter().zip(places).map(|(masses, group)| &masses[group][..]).collect();
-            *value -= composed.value(&self.columns, &means);
+        let (&[a, b, c], [f, g, h]) = (&self.columns[..], &masses[..]) else {
+            unreachable!("these are of three columns")
+        };
+        if let Some(implied) = composed.values([a, b, c], [f, g, h]) {
+            self.values.iter_mut().zip(implied).for_each(|(value, implied)| *value -= implied);
         }
         self
     }

@@ -42,7 +42,7 @@ use std::sync::{Arc, OnceLock};
 use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};
 use faer::{Mat, Side};
 
-use crate::estimate::{Estimate, Model, Parts, Totals, WeightedSample};
+use crate::estimate::{Estimate, Model, Parts, Positive, Sample, Totals, WeightedSample};
 use crate::expr::Checked;
 use crate::feature::{FeatureMap, MapSpec, Simd};
 use crate::panel::Value;
@@ -134,12 +134,10 @@ pub struct Fit {
     /// For each known column, the cell of every point.
     cells: OnceLock<Vec<Vec<u32>>>,
     /// For each column, the scores of every point.
-    scores: OnceLock<Vec<PointScores>>,
-    composed: OnceLock<Vec<f64>>,
+    scores: Vec<OnceLock<PointScores>>,
     weights: OnceLock<Vec<f64>>,
-    positive: OnceLock<Vec<f64>>,
-    /// Points along the tree of columns, and their weights.
-    tree: OnceLock<(Arc<Points>, Vec<f64>)>,
+    /// Points of which none has a negative weight, and their weights.
+    positive: OnceLock<(Arc<Points>, Vec<f64>)>,
 }
 
 /// The variances τ² of the density ratio per direction, by the order of effects.
@@ -282,13 +280,11 @@ impl Fit {
             points: OnceLock::new(),
             drawn: None,
             cells: OnceLock::new(),
-            scores: OnceLock::new(),
-            composed: OnceLock::new(),
+            scores: schema.columns().iter().map(|_| OnceLock::new()).collect(),
             interactions: None,
             tables: Tables::default(),
             weights: OnceLock::new(),
             positive: OnceLock::new(),
-            tree: OnceLock::new(),
             schema,
             options,
         };
@@ -563,22 +559,19 @@ impl Fit {
 
     /// Functions, sampled at the points. All have the variance of the interactions of all their columns, so that answers
     /// stay linear.
-    fn sampled(&self, functions: &[Checked]) -> Vec<Functional> {
-        let mut columns: Vec<usize> = functions.iter().flat_map(Checked::columns).collect();
-        columns.sort_unstable();
-        columns.dedup();
-        let tau = self.taus.among(&columns);
+    fn sampled(&self, functions: &[Checked], columns: &[usize]) -> Vec<Functional> {
+        let tau = self.taus.among(columns);
         functions
             .iter()
             .map(|function| {
                 let values = self.points().values(&self.schema, function, |value| value.weight());
-                self.sampled_functional(values, tau)
+                self.sampled_functional(values, tau, columns)
             })
             .collect()
     }
 
-    /// A function given by its values at the points.
-    fn sampled_functional(&self, values: Vec<f64>, tau: f64) -> Functional {
+    /// A function of some columns, given by its values at the points.
+    fn sampled_functional(&self, values: Vec<f64>, tau: f64, columns: &[usize]) -> Functional {
         let points = self.points();
         let mean = values.iter().sum::<f64>() / points.count() as f64;
         let mut functional = Functional { mean, tau, ..Functional::default() };
@@ -594,7 +587,10 @@ impl Fit {
             let mut rest: Vec<f64> = values.iter().map(|x| x - mean).collect();
             let mut tilted = vec![0.0; self.kept.len()];
             let centred = rest.clone();
-            for (column, (known, cells)) in self.knowledge.iter().zip(self.point_cells()).enumerate() {
+            let all = self.knowledge.iter().zip(self.point_cells()).enumerate();
+            // Tables tell columns apart, and what others do to this function is only the points' accident.
+            let asked = |column: &usize| self.interactions.is_none() || columns.contains(column);
+            for (column, (known, cells)) in all.filter(|(column, _)| asked(column)) {
                 let mut sums = vec![(0.0, 0.0); known.cells.len()];
                 for (cell, x) in cells.iter().zip(&centred) {
                     sums[*cell as usize].0 += x;
@@ -628,9 +624,9 @@ impl Fit {
             k.iter_mut().zip(tilted).for_each(|(k, x)| *k += x);
             functional.k = k;
             if let Some(interactions) = &self.interactions {
-                functional.projections = interactions.project(self.scores(), &rest);
-                functional.interaction = interactions.projected_value(&functional.projections)
-                    + dot(self.composed(), &rest) / points.count() as f64;
+                functional.projections = interactions.project(&self.scores(columns), &rest, columns);
+                functional.interaction = interactions.projected_value(&functional.projections, columns)
+                    + dot(&interactions.composed(self.point_cells(), columns), &rest) / points.count() as f64;
             }
             functional.rest = rest;
         }
@@ -646,38 +642,33 @@ impl Fit {
         reorder(self.points().kept(), numbers, &self.kept)
     }
 
-    /// The scores of every point in each column.
-    fn scores(&self) -> &[PointScores] {
-        self.scores.get_or_init(|| {
-            let Some(interactions) = &self.interactions else { return Vec::new() };
-            let panels = self.points().panels();
-            let of = |column: usize| {
-                let axis = &self.prior.axes[column];
-                let places: Vec<(u32, f32)> = panels
-                    .iter()
-                    .flat_map(|panel| (0..panel.len()).map(|row| axis.locate(panel.record(row).value(column))))
-                    .collect();
-                interactions.at(column, &self.prior, &places)
-            };
-            (0..self.prior.axes.len()).map(of).collect()
-        })
+    /// The scores of every point in some columns, by the place of the column; nothing for the others.
+    fn scores(&self, columns: &[usize]) -> Vec<Cow<'_, PointScores>> {
+        let of = |column: usize, interactions: &Interactions| {
+            let (axis, panels) = (&self.prior.axes[column], self.points().panels());
+            let places: Vec<(u32, f32)> = panels
+                .iter()
+                .flat_map(|panel| (0..panel.len()).map(|row| axis.locate(panel.record(row).value(column))))
+                .collect();
+            interactions.at(column, &self.prior, &places)
+        };
+        let kept = |(column, scores)| match &self.interactions {
+            Some(interactions) if columns.contains(&column) => {
+                let scores: &OnceLock<PointScores> = scores;
+                Cow::Borrowed(scores.get_or_init(|| of(column, interactions)))
+            }
+            _ => Cow::Owned(PointScores::default()),
+        };
+        self.scores.iter().enumerate().map(kept).collect()
     }
 
-    /// What the composition of pairs adds to the weight of every point.
-    fn composed(&self) -> &[f64] {
-        self.composed.get_or_init(|| match &self.interactions {
-            Some(interactions) => interactions.composed_weights(self.point_cells()),
-            None => Vec::new(),
-        })
-    }
-
-    fn sampled_pair(&self, f: &Functional, g: &Functional) -> (f64, f64, f64) {
+    fn sampled_pair(&self, f: &Functional, g: &Functional, columns: &[usize]) -> (f64, f64, f64) {
         let n = f.rest.len() as f64;
         let rest = dot(&f.rest, &g.rest) / n;
         let spread = self
             .interactions
             .as_ref()
-            .map(|interactions| interactions.projected_spread(&f.projections, &g.projections, rest));
+            .map(|interactions| interactions.projected_spread(&f.projections, &g.projections, rest, columns));
         let uncentred = if self.options.centred { 0.0 } else { dot(&f.values, &g.values) / n - rest };
         let mut known = match &spread {
             Some(spread) => spread.all,
@@ -694,7 +685,7 @@ impl Fit {
     }
 
     /// Puts the answers to some functionals together.
-    fn answer(&self, functionals: &[Functional], sampled: bool) -> Means {
+    fn answer(&self, functionals: &[Functional], sampled: Option<&[usize]>) -> Means {
         let (count, m) = (functionals.len(), self.kept.len());
         let solved =
             self.factor.as_ref().map(|factor| factor.solve(Mat::from_fn(m, count, |i, j| functionals[j].k[i])));
@@ -736,7 +727,10 @@ impl Fit {
             means.slopes[i] = f.mean - dot(&coefficients[i], &self.mean);
             for j in 0..=i {
                 let g = &functionals[j];
-                let (known, ignorance, tables) = if sampled { self.sampled_pair(f, g) } else { self.closed_pair(f, g) };
+                let (known, ignorance, tables) = match sampled {
+                    Some(columns) => self.sampled_pair(f, g, columns),
+                    None => self.closed_pair(f, g),
+                };
                 let posterior = known - dot(&f.k, &coefficients[j]);
                 let mut privacy: f64 = coefficients[i]
                     .iter()
@@ -761,12 +755,12 @@ impl Fit {
             }
             means.approximation[(i, i)] = means.approximation[(i, i)].max(0.0);
         }
-        if sampled {
-            let weights = self.weights();
+        if let Some(columns) = sampled {
+            let weights = self.weights(columns);
             let weighted: Vec<Vec<f64>> = functionals
                 .iter()
                 .zip(&means.values)
-                .map(|(f, value)| f.values.iter().zip(weights).map(|(x, w)| x * w - value).collect())
+                .map(|(f, value)| f.values.iter().zip(&*weights).map(|(x, w)| x * w - value).collect())
                 .collect();
             let n = weights.len() as f64;
             for i in 0..count {
@@ -778,15 +772,19 @@ impl Fit {
         means
     }
 
-    /// Questions, prepared: exactly where every function separates, and else by the points, which is told too.
-    fn functionals(&self, functions: &[Checked]) -> (Vec<Functional>, bool) {
+    /// Questions, prepared: exactly where every function separates, and else by the points; then with the columns that they
+    /// are about.
+    fn functionals(&self, functions: &[Checked]) -> (Vec<Functional>, Option<Vec<usize>>) {
         if let Some(closed) = &self.closed {
             let terms: Option<Vec<Vec<Term>>> = functions.iter().map(|function| self.separated(function)).collect();
             if let Some(terms) = terms {
-                return (terms.into_iter().map(|terms| self.closed_functional(closed, terms)).collect(), false);
+                return (terms.into_iter().map(|terms| self.closed_functional(closed, terms)).collect(), None);
             }
         }
-        (self.sampled(functions), true)
+        let mut columns: Vec<usize> = functions.iter().flat_map(Checked::columns).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        (self.sampled(functions, &columns), Some(columns))
     }
 
     fn separated(&self, function: &Checked) -> Option<Vec<Term>> {
@@ -806,10 +804,7 @@ impl Fit {
     /// never overshoot; momentum makes up for their caution.
     fn make_positive_weights(&self) -> Vec<f64> {
         const STEPS: usize = 60;
-        let unbiased = self.weights();
-        if let Some(interactions) = &self.interactions {
-            return self.raked(interactions, unbiased);
-        }
+        let unbiased = self.all_weights();
         let own;
         let points = if self.knowledge.is_empty() {
             self.points()
@@ -876,20 +871,6 @@ impl Fit {
         weigh(&beta)
     }
 
-    /// Weights without negative ones, raked to the marginals and to the fitted tables: where negative weights are cut off,
-    /// those around them are made smaller again.
-    fn raked(&self, interactions: &Interactions, unbiased: &[f64]) -> Vec<f64> {
-        let cells = self.point_cells();
-        let fitted = |table: Vec<(usize, &[u32])>| {
-            let places = Places::new(&table, cells);
-            let mut target = vec![0.0; places.size];
-            unbiased.iter().enumerate().for_each(|(point, weight)| target[places.of(point)] += weight);
-            target
-        };
-        let targets = interactions.tables().map(fitted).collect();
-        self.raked_to(interactions, targets, clip(unbiased.to_vec()), cells)
-    }
-
     /// Rakes weights of points in some cells to what tables should add up to, and to the marginals.
     fn raked_to(
         &self,
@@ -908,36 +889,49 @@ impl Fit {
             margins.push(places);
             targets.push(target);
         }
+        let mut places = vec![0u32; weights.len()];
         for _ in 0..SWEEPS {
-            for (places, target) in margins.iter().zip(&targets) {
+            for (margin, target) in margins.iter().zip(&targets) {
+                margin.fill(&mut places);
                 let mut sums = vec![0.0; target.len()];
-                weights.iter().enumerate().for_each(|(point, weight)| sums[places.of(point)] += weight);
+                weights.iter().zip(&places).for_each(|(weight, place)| sums[*place as usize] += weight);
                 let ratio: Vec<f64> = target
                     .iter()
                     .zip(&sums)
                     .map(|(x, y)| if *y > 0.0 { (x.max(0.0) / y).clamp(0.2, 5.0) } else { 1.0 })
                     .collect();
-                weights.iter_mut().enumerate().for_each(|(point, weight)| *weight *= ratio[places.of(point)]);
+                weights.iter_mut().zip(&places).for_each(|(weight, place)| *weight *= ratio[*place as usize]);
             }
         }
         normalised(weights)
     }
 
-    /// Points to make rows of, and their weights, none of them negative.
-    pub(crate) fn row_points(&self) -> (Arc<Points>, Vec<f64>) {
-        let Some(interactions) = &self.interactions else {
-            self.points();
-            return (self.points.get().expect("drawn above").clone(), self.positive_weights().to_vec());
-        };
-        let along_tree = || {
+    /// Points of which none has a negative weight, and their weights.
+    pub(crate) fn row_points(&self) -> &(Arc<Points>, Vec<f64>) {
+        self.positive.get_or_init(|| {
+            let Some(interactions) = &self.interactions else {
+                let weights = self.make_positive_weights();
+                return (self.points.get().expect("the weights are those of points").clone(), weights);
+            };
             let count = self.options.samples.max(1);
             let (panels, cells) = tree::sample(interactions, &self.prior, &self.schema, count, self.options.seed);
             let mut targets = interactions.probabilities(&self.prior);
             targets.iter_mut().flatten().for_each(|p| *p *= count as f64);
             let weights = self.raked_to(interactions, targets, vec![1.0; count], &cells);
             (Arc::new(Points::new(panels, &[], |_, _| true)), weights)
-        };
-        self.tree.get_or_init(along_tree).clone()
+        })
+    }
+
+    /// Unbiased weights of the points for functions of any columns.
+    fn all_weights(&self) -> &[f64] {
+        self.weights.get_or_init(|| self.make_weights())
+    }
+
+    /// The same for functions of some columns, where tables tell of their interactions.
+    fn weights_among(&self, interactions: &Interactions, columns: &[usize]) -> Vec<f64> {
+        let mut weights = interactions.weights(&self.scores(columns), self.point_cells(), columns);
+        weights.iter_mut().for_each(|weight| *weight += 1.0);
+        normalised(weights)
     }
 
     /// The estimated means of functions over all rows, without their errors.
@@ -995,9 +989,7 @@ impl Fit {
     fn make_weights(&self) -> Vec<f64> {
         let points = self.points();
         if let Some(interactions) = &self.interactions {
-            let mut weights = interactions.weights(self.scores(), points.count());
-            weights.iter_mut().zip(self.composed()).for_each(|(weight, composed)| *weight += 1.0 + composed);
-            return normalised(weights);
+            return self.weights_among(interactions, &(0..self.schema.columns().len()).collect::<Vec<_>>());
         }
         if self.knowledge.is_empty() && self.closed.is_some() {
             return self.weights_of_points();
@@ -1101,7 +1093,7 @@ impl Model for Fit {
 
     fn totals(&self, functions: &[Checked]) -> Totals {
         let (functionals, sampled) = self.functionals(functions);
-        let means = self.answer(&functionals, sampled);
+        let means = self.answer(&functionals, sampled.as_deref());
         let square = self.rows * self.rows;
         let scaled = |matrix: &Mat<f64>| faer::Scale(square) * matrix;
         let variance = self.count_deviation * self.count_deviation;
@@ -1121,7 +1113,7 @@ impl Model for Fit {
     }
 }
 
-impl WeightedSample for Fit {
+impl Sample for Fit {
     fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -1130,33 +1122,61 @@ impl WeightedSample for Fit {
         self.points().count()
     }
 
+    fn values(&self, function: &Checked) -> Vec<f64> {
+        self.points().numbers(&self.schema, function)
+    }
+}
+
+impl WeightedSample for Fit {
     fn rows(&self) -> f64 {
         self.rows
     }
 
-    fn values(&self, function: &Checked) -> Vec<f64> {
-        self.points().numbers(&self.schema, function)
+    fn weights(&self, columns: &[usize]) -> Cow<'_, [f64]> {
+        match &self.interactions {
+            Some(interactions) if columns.len() < self.schema.columns().len() => {
+                Cow::Owned(self.weights_among(interactions, columns))
+            }
+            _ => Cow::Borrowed(self.all_weights()),
+        }
     }
 
-    fn weights(&self) -> &[f64] {
-        self.weights.get_or_init(|| self.make_weights())
+    fn positive(&self) -> Positive<'_> {
+        let (points, weights) = self.row_points();
+        Positive { sample: Box::new(Drawn { schema: &self.schema, points }), weights }
     }
 
-    fn positive_weights(&self) -> &[f64] {
-        self.positive.get_or_init(|| self.make_positive_weights())
-    }
-
-    fn covariance(&self, functions: &Mat<f64>) -> Mat<f64> {
+    fn covariance(&self, functions: &Mat<f64>, columns: &[usize]) -> Mat<f64> {
         let tau = self.taus.among(&(0..self.schema.columns().len()).collect::<Vec<_>>());
         let functionals: Vec<Functional> = (0..functions.ncols())
-            .map(|j| self.sampled_functional((0..functions.nrows()).map(|i| functions[(i, j)]).collect(), tau))
+            .map(|j| self.sampled_functional((0..functions.nrows()).map(|i| functions[(i, j)]).collect(), tau, columns))
             .collect();
-        let means = self.answer(&functionals, true);
+        let means = self.answer(&functionals, Some(columns));
         let relative = self.count_deviation / self.rows;
         Mat::from_fn(functions.ncols(), functions.ncols(), |i, j| {
             let shift = |i: usize| (means.slopes[i] - means.values[i]) * relative;
             means.privacy[(i, j)] + means.approximation[(i, j)] + means.sampling[(i, j)] + shift(i) * shift(j)
         })
+    }
+}
+
+/// Points without their weights.
+struct Drawn<'a> {
+    schema: &'a Schema,
+    points: &'a Points,
+}
+
+impl Sample for Drawn<'_> {
+    fn schema(&self) -> &Schema {
+        self.schema
+    }
+
+    fn len(&self) -> usize {
+        self.points.count()
+    }
+
+    fn values(&self, function: &Checked) -> Vec<f64> {
+        self.points.numbers(self.schema, function)
     }
 }
 
@@ -1180,8 +1200,12 @@ impl<'a> Places<'a> {
         Self { columns, size }
     }
 
-    fn of(&self, point: usize) -> usize {
-        self.columns.iter().map(|(steps, cells)| steps[cells[point] as usize] as usize).sum()
+    /// The cell of the table that every point is in.
+    fn fill(&self, places: &mut [u32]) {
+        places.fill(0);
+        for (steps, cells) in &self.columns {
+            places.iter_mut().zip(*cells).for_each(|(place, cell)| *place += steps[*cell as usize]);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rows to rehearse a release on: invented from a schema, or public ones.
 
-use crate::estimate::{Estimate, Model, WeightedSample};
+use crate::estimate::{Estimate, Model, Sample};
 use crate::expr::{Expr, col, lit};
 use crate::feature::Simd;
 use crate::panel::{Layout, PANEL, Panel, Row, Value, missing_code};
@@ -75,14 +75,14 @@ impl Population {
     }
 
     fn new(rows: Rows) -> Self {
-        let schema = WeightedSample::schema(&rows);
+        let schema = Sample::schema(&rows);
         let landmarks = (0..schema.columns().len()).map(|column| landmarks(&rows, column)).collect();
         Self { rows, landmarks }
     }
 
     /// The schema.
     pub fn schema(&self) -> &Schema {
-        WeightedSample::schema(&self.rows)
+        Sample::schema(&self.rows)
     }
 
     /// How many rows there are.
@@ -165,7 +165,7 @@ impl Population {
 
 /// The deciles or the most frequent levels of a column.
 fn landmarks(rows: &Rows, column: usize) -> Landmarks {
-    let kind = &WeightedSample::schema(rows).columns()[column].kind;
+    let kind = &Sample::schema(rows).columns()[column].kind;
     let values =
         rows.panels().iter().flat_map(|panel| (0..panel.len()).map(move |row| panel.record(row).value(column)));
     match kind.range() {

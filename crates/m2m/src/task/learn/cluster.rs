@@ -199,8 +199,9 @@ impl Cloud {
         standardise: bool,
         k: usize,
     ) -> Result<Self, Error> {
-        let points = Points::new(sample, columns)?;
-        let (weights, share) = points.weights(sample.positive_weights()).ok_or_else(nothing)?;
+        let positive = sample.positive();
+        let points = Points::new(&*positive.sample, columns)?;
+        let (weights, share) = points.weights(positive.weights).ok_or_else(nothing)?;
         let (means, deviations) = points.scales(&weights);
         let deviations = deviations.ok_or_else(|| points.still(&weights))?;
         let scales = if standardise { deviations } else { vec![1.0; means.len()] };

@@ -101,14 +101,17 @@ pub fn fit(
             "the model has {count} coefficients, more than {MAX_COEFFICIENTS}; leave out terms, or explain fewer classes"
         ));
     }
-    let columns = Columns::new(formula, &encoded, sample.positive_weights())?;
-    let mut notes = columns.notes(formula);
-    let wanted = options.weights.unwrap_or(learner.usual_weights());
-    let mut used = wanted;
-    let mut solution = None;
-    if wanted == Weights::Unbiased {
-        solution = solve(&encoded, &columns, sample.weights(), loss, penalty).filter(Solution::is_clear);
-        if solution.is_none() {
+    let mut notes = Vec::new();
+    let mut used = options.weights.unwrap_or(learner.usual_weights());
+    let mut found = None;
+    if used == Weights::Unbiased {
+        let weights = sample.weights(formula.columns());
+        // Scales need not be unbiased, and must not be negative.
+        let columns =
+            Columns::new(formula, &encoded, &weights.iter().map(|weight| weight.max(0.0)).collect::<Vec<_>>())?;
+        let solution = solve(&encoded, &columns, &weights, loss, penalty).filter(Solution::is_clear);
+        found = solution.map(|solution| (columns, solution, complete_share(&encoded, &weights)));
+        if found.is_none() {
             used = Weights::Positive;
             notes.push(
                 "the unbiased weights leave no clear minimum (some are negative), so non-negative weights were used"
@@ -116,11 +119,18 @@ pub fn fit(
             );
         }
     }
-    let weights = if used == Weights::Unbiased { sample.weights() } else { sample.positive_weights() };
-    let solution = match solution {
-        Some(solution) => solution,
-        None => solve(&encoded, &columns, weights, loss, penalty).expect("positive weights have a positive sum"),
+    let (columns, solution, share) = match found {
+        Some(found) => found,
+        None => {
+            let positive = sample.positive();
+            let encoded = formula.encode(&*positive.sample);
+            let columns = Columns::new(formula, &encoded, positive.weights)?;
+            let solution = solve(&encoded, &columns, positive.weights, loss, penalty);
+            let solution = solution.expect("positive weights have a positive sum");
+            (columns, solution, complete_share(&encoded, positive.weights))
+        }
     };
+    notes.splice(0..0, columns.notes(formula));
     if solution.weakest.1 <= COLLINEAR && penalty == 0.0 && loss == Loss::Square {
         return fail(format!(
             "`{}` says nothing that the other terms do not say; leave it out, or fit with a penalty",
@@ -138,7 +148,8 @@ pub fn fit(
                 .into(),
         );
     }
-    let coefficients = columns.coefficients(sample, &encoded, weights, &solution, loss, penalty);
+    let doubts = Doubts { sample, columns: formula.columns(), encoded: &encoded, share };
+    let coefficients = columns.coefficients(&doubts, &solution, loss, penalty);
     let swamped = coefficients.iter().filter(|value| value.caution.is_some()).count();
     if swamped > 0 {
         notes.push(format!(
@@ -152,7 +163,6 @@ pub fn fit(
         }
         _ => formula.names().to_vec(),
     };
-    let share = complete_weight(&encoded, weights) / encoded.complete.len() as f64;
     Ok(Fitted {
         kind: learner,
         formula: formula.text().to_owned(),
@@ -239,6 +249,16 @@ impl Learner {
     }
 }
 
+/// What the errors of coefficients are found by.
+struct Doubts<'a> {
+    sample: &'a dyn WeightedSample,
+    /// Those that the formula reads.
+    columns: &'a [usize],
+    encoded: &'a Encoded,
+    /// The weight of the points in which nothing is missing among that of all.
+    share: f64,
+}
+
 /// The columns of a design on a common scale.
 struct Columns {
     intercept: bool,
@@ -307,20 +327,11 @@ impl Columns {
     }
 
     /// The coefficients of the design with their errors.
-    fn coefficients(
-        &self,
-        sample: &dyn WeightedSample,
-        encoded: &Encoded,
-        weights: &[f64],
-        solution: &Solution,
-        loss: Loss,
-        penalty: f64,
-    ) -> Vec<Estimate> {
-        let (n, p, m) = (encoded.complete.len(), self.active.len(), loss.scores());
+    fn coefficients(&self, doubts: &Doubts<'_>, solution: &Solution, loss: Loss, penalty: f64) -> Vec<Estimate> {
+        let &Doubts { sample, columns, encoded, share } = doubts;
+        let (p, m) = (self.active.len(), loss.scores());
         let back = self.back();
         let values = multiply(back.as_ref(), solution.theta.as_ref());
-        // The mean over all points has the weight of the complete ones as its share.
-        let share = complete_weight(encoded, weights) / n as f64;
         let wide = Mat::from_fn(p * m, self.count * m, |row, column| {
             if row / p == column / self.count { back[(column % self.count, row % p)] / share } else { 0.0 }
         });
@@ -334,7 +345,7 @@ impl Columns {
                         let width = BLOCK.min(self.count * m - start);
                         let influence = influence.as_ref().subcols(start, width).to_owned();
                         let moves = self.influence(encoded, solution, loss, &self.penalties(penalty), &influence);
-                        let covariance = sample.covariance(&moves);
+                        let covariance = sample.covariance(&moves, columns);
                         (0..width).map(|at| covariance[(at, at)].max(0.0).sqrt()).collect::<Vec<_>>()
                     })
                     .collect()
@@ -419,6 +430,11 @@ fn shown(x: f64) -> f64 {
 /// The weights of the points in which nothing is missing, added up.
 fn complete_weight(encoded: &Encoded, weights: &[f64]) -> f64 {
     weights.iter().zip(&encoded.complete).filter(|(_, complete)| **complete).map(|(weight, _)| weight).sum()
+}
+
+/// The same, as a share of all.
+fn complete_share(encoded: &Encoded, weights: &[f64]) -> f64 {
+    complete_weight(encoded, weights) / weights.len() as f64
 }
 
 /// The minimum over the complete points, unless their weights do not even have a positive sum.

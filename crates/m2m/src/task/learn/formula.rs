@@ -7,7 +7,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::term::Stretch;
-use crate::estimate::WeightedSample;
+use crate::estimate::Sample;
 use crate::expr::{Checked, Expr, Type, col, lit};
 use crate::schema::Kind;
 use crate::{Error, Schema, sql};
@@ -131,7 +131,7 @@ impl Formula {
     }
 
     /// The points of a sample as the formula sees them.
-    pub fn encode(&self, sample: &dyn WeightedSample) -> Encoded {
+    pub fn encode(&self, sample: &dyn Sample) -> Encoded {
         let response = sample.values(&self.response.function);
         let known: Vec<bool> = response.iter().map(|y| y.is_finite()).collect();
         let (design, complete) = self.terms_of(sample, known);
@@ -142,7 +142,7 @@ impl Formula {
 
     /// The right side of the formula alone, for rows whose response is not known: the design, and in which rows
     /// everything needed is there.
-    pub fn design(&self, sample: &dyn WeightedSample) -> (Mat<f64>, Vec<bool>) {
+    pub fn design(&self, sample: &dyn Sample) -> (Mat<f64>, Vec<bool>) {
         self.terms_of(sample, vec![true; sample.len()])
     }
 
@@ -153,7 +153,7 @@ impl Formula {
     }
 
     /// The design over the rows of which something else is known already.
-    fn terms_of(&self, sample: &dyn WeightedSample, known: Vec<bool>) -> (Mat<f64>, Vec<bool>) {
+    fn terms_of(&self, sample: &dyn Sample, known: Vec<bool>) -> (Mat<f64>, Vec<bool>) {
         let values: Vec<Vec<f64>> = self.factors.iter().map(|factor| sample.values(&factor.function)).collect();
         let complete: Vec<bool> = known
             .into_iter()

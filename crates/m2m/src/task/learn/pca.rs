@@ -46,17 +46,19 @@ pub struct Direction {
 /// $x$ is centred, and for correlations with that of $(v^\top z)^2 - \lambda \sum_j v_j^2 z_j^2$.
 pub fn pca(sample: &dyn WeightedSample, columns: Option<&[String]>, standardise: bool) -> Result<Pca, Error> {
     let points = Points::new(sample, columns)?;
+    let inputs = Points::inputs(sample.schema(), columns)?;
     let d = points.names.len();
     let mut notes = Vec::new();
-    let unbiased = points.weights(sample.weights()).filter(|(weights, _)| points.scales(weights).1.is_some());
+    let all = sample.weights(&inputs);
+    let unbiased = points.weights(&all).filter(|(weights, _)| points.scales(weights).1.is_some());
     let (weights, share) = match unbiased {
         Some(weights) => weights,
         None => {
-            let weights = points.weights(sample.positive_weights()).ok_or_else(nothing)?;
-            if sample.weights() != sample.positive_weights() {
-                notes.push("the unbiased weights leave a column no variance, so non-negative weights were used".into());
+            if all.iter().any(|weight| *weight < 0.0) {
+                notes.push("the unbiased weights leave a column no variance, so negative weights were left out".into());
             }
-            weights
+            let positive: Vec<f64> = all.iter().map(|weight| weight.max(0.0)).collect();
+            points.weights(&positive).ok_or_else(nothing)?
         }
     };
     let (means, deviations) = points.scales(&weights);
@@ -86,7 +88,7 @@ pub fn pca(sample: &dyn WeightedSample, columns: Option<&[String]>, standardise:
             moves[(row, at)] = (moves[(row, at)].powi(2) - values[at] * own) / share;
         }
     }
-    let covariance = sample.covariance(&moves);
+    let covariance = sample.covariance(&moves, &inputs);
     let total: f64 = values.iter().map(|value| value.max(0.0)).sum();
     let own = |column: usize| (0..d).map(|at| vectors[(column, at)].powi(2) * values[at].max(0.0)).sum::<f64>();
     if let Some(column) = (0..d).find(|column| d > 1 && !standardise && own(*column) > 0.99 * total) {

@@ -2,7 +2,7 @@
 
 use faer::Mat;
 
-use crate::estimate::WeightedSample;
+use crate::estimate::Sample;
 use crate::expr::{Checked, col, find_column, lit};
 use crate::schema::Kind;
 use crate::{Error, Schema};
@@ -19,7 +19,7 @@ pub struct Points {
 
 impl Points {
     /// The given columns, or all numeric ones. A truth is 0 or 1, a category a column of 0 and 1 for each level.
-    pub fn new(sample: &dyn WeightedSample, columns: Option<&[String]>) -> Result<Self, Error> {
+    pub fn new(sample: &dyn Sample, columns: Option<&[String]>) -> Result<Self, Error> {
         let schema = sample.schema();
         let numeric = || schema.columns().iter().filter(|column| column.kind.range().is_some());
         let wanted = match columns {

@@ -1,9 +1,11 @@
 //! Rows that are no secret, as a sample that stands for itself.
 
+use std::borrow::Cow;
+
 use faer::Mat;
 
 use crate::Error;
-use crate::estimate::{Model, Totals, WeightedSample};
+use crate::estimate::{Model, Positive, Sample, Totals, WeightedSample};
 use crate::expr::{Checked, Scalar, value_of};
 use crate::panel::Panel;
 use crate::schema::{Schema, Unit};
@@ -43,17 +45,13 @@ impl Rows {
     }
 }
 
-impl WeightedSample for Rows {
+impl Sample for Rows {
     fn schema(&self) -> &Schema {
         &self.schema
     }
 
     fn len(&self) -> usize {
         self.weights.len()
-    }
-
-    fn rows(&self) -> f64 {
-        self.len() as f64
     }
 
     fn values(&self, function: &Checked) -> Vec<f64> {
@@ -72,17 +70,23 @@ impl WeightedSample for Rows {
             })
             .collect()
     }
+}
 
-    fn weights(&self) -> &[f64] {
-        &self.weights
+impl WeightedSample for Rows {
+    fn rows(&self) -> f64 {
+        self.len() as f64
     }
 
-    fn positive_weights(&self) -> &[f64] {
-        &self.weights
+    fn weights(&self, _: &[usize]) -> Cow<'_, [f64]> {
+        Cow::Borrowed(&self.weights)
+    }
+
+    fn positive(&self) -> Positive<'_> {
+        Positive { sample: Box::new(self), weights: &self.weights }
     }
 
     /// The sample covariance over the number of rows.
-    fn covariance(&self, functions: &Mat<f64>) -> Mat<f64> {
+    fn covariance(&self, functions: &Mat<f64>, _: &[usize]) -> Mat<f64> {
         let (n, p) = (functions.nrows(), functions.ncols());
         let means: Vec<f64> = (0..p).map(|at| functions.col_as_slice(at).iter().sum::<f64>() / n as f64).collect();
         let centred = Mat::from_fn(n, p, |row, at| functions[(row, at)] - means[at]);

@@ -4,7 +4,9 @@ use faer::Mat;
 
 use super::*;
 use crate::Schema;
-use crate::estimate::WeightedSample;
+use std::borrow::Cow;
+
+use crate::estimate::{self, Positive, Sample as _, WeightedSample};
 use crate::expr::{Checked, Scalar};
 use crate::schema::Kind;
 use crate::source::Table;
@@ -63,17 +65,13 @@ impl Sample {
     }
 }
 
-impl WeightedSample for Sample {
+impl estimate::Sample for Sample {
     fn schema(&self) -> &Schema {
         &self.schema
     }
 
     fn len(&self) -> usize {
         self.weights.len()
-    }
-
-    fn rows(&self) -> f64 {
-        self.weights.iter().sum()
     }
 
     fn values(&self, function: &Checked) -> Vec<f64> {
@@ -90,16 +88,22 @@ impl WeightedSample for Sample {
         };
         (0..self.len()).map(number).collect()
     }
+}
 
-    fn weights(&self) -> &[f64] {
-        &self.weights
+impl WeightedSample for Sample {
+    fn rows(&self) -> f64 {
+        self.weights.iter().sum()
     }
 
-    fn positive_weights(&self) -> &[f64] {
-        &self.positive
+    fn weights(&self, _: &[usize]) -> Cow<'_, [f64]> {
+        Cow::Borrowed(&self.weights)
     }
 
-    fn covariance(&self, functions: &Mat<f64>) -> Mat<f64> {
+    fn positive(&self) -> Positive<'_> {
+        Positive { sample: Box::new(self), weights: &self.positive }
+    }
+
+    fn covariance(&self, functions: &Mat<f64>, _: &[usize]) -> Mat<f64> {
         let total: f64 = self.positive.iter().sum();
         let p = functions.ncols();
         let mean =
