@@ -415,13 +415,13 @@ mod tests {
         };
         let composition = Composition::new((0..2).map(groups).collect(), vec![([0, 1], fitted.to_vec())]);
         let mut sums = [0.0; 3];
-        for at in 0..6 {
+        for (at, p) in fitted.iter().enumerate() {
             let (i, j) = (at / 2, at % 2);
             let inside = |masses: &[f64], group: usize| -> Vec<f64> {
                 masses.iter().enumerate().map(|(at, mass)| if at == group { *mass } else { 0.0 }).collect()
             };
             let (f, g) = (inside(&masses[0], i), inside(&masses[1], j));
-            let p = fitted[at] + composition.value(&[0, 1], &[&f, &g]);
+            let p = p + composition.value(&[0, 1], &[&f, &g]);
             assert!(p > -1e-12, "{p}");
             sums[i] += p;
         }
