@@ -263,8 +263,10 @@ class Sums:
         return Release._of(one.privatise(self._native, account))
 
     def to_bytes(self) -> bytes:
-        """The secret itself, to be carried to where parts are merged. Guard it like the rows, and merge it once: rows of
-        bytes that are read twice count twice."""
+        """The secret itself, to be carried to where parts are merged. Guard it like the rows, and merge it once.
+
+        The rows of bytes that are read twice count twice.
+        """
         return self._native.to_bytes()
 
     @classmethod
