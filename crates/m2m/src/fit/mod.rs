@@ -879,7 +879,6 @@ impl Fit {
         mut weights: Vec<f64>,
         cells: &[Vec<u32>],
     ) -> Vec<f64> {
-        const SWEEPS: usize = 10;
         let every: Vec<Vec<u32>> = self.prior.axes.iter().map(|axis| (0..axis.cells() as u32).collect()).collect();
         let mut margins: Vec<Places<'_>> = interactions.tables().map(|table| Places::new(&table, cells)).collect();
         for (column, every) in every.iter().enumerate() {
@@ -890,7 +889,9 @@ impl Fit {
             targets.push(target);
         }
         let mut places = vec![0u32; weights.len()];
-        for _ in 0..SWEEPS {
+        // Columns that go closely together take many sweeps; where there are many tables, time does not allow them.
+        let sweeps = (2000 / margins.len().max(1)).clamp(10, 40);
+        for _ in 0..sweeps {
             for (margin, target) in margins.iter().zip(&targets) {
                 margin.fill(&mut places);
                 let mut sums = vec![0.0; target.len()];
