@@ -238,17 +238,7 @@ impl Pair {
     fn new(one: &Groups, two: &Groups, fitted: &[f64]) -> Self {
         let width = two.masses.len();
         let mut table: Vec<f64> = fitted.iter().map(|p| p.max(0.0)).collect();
-        let scale = |target: f64, sum: f64| if sum > 0.0 { target / sum } else { 0.0 };
-        for _ in 0..SWEEPS {
-            let mut sums = vec![0.0; width];
-            table.chunks_exact(width).for_each(|row| row.iter().zip(&mut sums).for_each(|(x, sum)| *sum += x));
-            let scales: Vec<f64> = two.masses.iter().zip(&sums).map(|(target, sum)| scale(*target, *sum)).collect();
-            for (row, target) in table.chunks_exact_mut(width).zip(&one.masses) {
-                row.iter_mut().zip(&scales).for_each(|(x, scale)| *x *= scale);
-                let scale = scale(*target, row.iter().sum());
-                row.iter_mut().for_each(|x| *x *= scale);
-            }
-        }
+        give_margins(&mut table.chunks_exact_mut(width).collect::<Vec<_>>(), &one.masses, &two.masses);
         let mut strength = 0.0;
         let mut correction = vec![0.0; if one.levels && two.levels { table.len() } else { 0 }];
         for (at, (p, fitted)) in table.iter().zip(fitted).enumerate() {
@@ -262,6 +252,21 @@ impl Pair {
             }
         }
         Self { table, correction, strength: strength.sqrt() }
+    }
+}
+
+/// Fits a table, row by row, to the margins of its rows and columns by proportional fitting.
+pub(crate) fn give_margins(table: &mut [&mut [f64]], rows: &[f64], columns: &[f64]) {
+    let fitted = |target: f64, sum: f64| if sum > 0.0 { target / sum } else { 0.0 };
+    for _ in 0..SWEEPS {
+        let mut sums = vec![0.0; columns.len()];
+        table.iter().for_each(|row| row.iter().zip(&mut sums).for_each(|(x, sum)| *sum += x));
+        let scales: Vec<f64> = columns.iter().zip(&sums).map(|(target, sum)| fitted(*target, *sum)).collect();
+        for (row, target) in table.iter_mut().zip(rows) {
+            row.iter_mut().zip(&scales).for_each(|(x, scale)| *x *= scale);
+            let scale = fitted(*target, row.iter().sum());
+            row.iter_mut().for_each(|x| *x *= scale);
+        }
     }
 }
 

@@ -560,18 +560,18 @@ impl Fit {
     /// Functions, sampled at the points. All have the variance of the interactions of all their columns, so that answers
     /// stay linear.
     fn sampled(&self, functions: &[Checked], columns: &[usize]) -> Vec<Functional> {
-        let tau = self.taus.among(columns);
+        let (tau, composed) = (self.taus.among(columns), self.composed(columns));
         functions
             .iter()
             .map(|function| {
                 let values = self.points().values(&self.schema, function, |value| value.weight());
-                self.sampled_functional(values, tau, columns)
+                self.sampled_functional(values, tau, columns, &composed)
             })
             .collect()
     }
 
-    /// A function of some columns, given by its values at the points.
-    fn sampled_functional(&self, values: Vec<f64>, tau: f64, columns: &[usize]) -> Functional {
+    /// A function of some columns, given by its values at the points, where composition adds this to the weights.
+    fn sampled_functional(&self, values: Vec<f64>, tau: f64, columns: &[usize], composed: &[f64]) -> Functional {
         let points = self.points();
         let mean = values.iter().sum::<f64>() / points.count() as f64;
         let mut functional = Functional { mean, tau, ..Functional::default() };
@@ -626,7 +626,7 @@ impl Fit {
             if let Some(interactions) = &self.interactions {
                 functional.projections = interactions.project(&self.scores(columns), &rest, columns);
                 functional.interaction = interactions.projected_value(&functional.projections, columns)
-                    + dot(&interactions.composed(self.point_cells(), columns), &rest) / points.count() as f64;
+                    + dot(composed, &rest) / points.count() as f64;
             }
             functional.rest = rest;
         }
@@ -660,6 +660,14 @@ impl Fit {
             _ => Cow::Owned(PointScores::default()),
         };
         self.scores.iter().enumerate().map(kept).collect()
+    }
+
+    /// What the composition of some columns adds to the weight of every point.
+    fn composed(&self, columns: &[usize]) -> Vec<f64> {
+        match &self.interactions {
+            Some(interactions) => interactions.composed(self.point_cells(), columns),
+            None => Vec::new(),
+        }
     }
 
     fn sampled_pair(&self, f: &Functional, g: &Functional, columns: &[usize]) -> (f64, f64, f64) {
@@ -1149,9 +1157,10 @@ impl WeightedSample for Fit {
 
     fn covariance(&self, functions: &Mat<f64>, columns: &[usize]) -> Mat<f64> {
         let tau = self.taus.among(&(0..self.schema.columns().len()).collect::<Vec<_>>());
-        let functionals: Vec<Functional> = (0..functions.ncols())
-            .map(|j| self.sampled_functional((0..functions.nrows()).map(|i| functions[(i, j)]).collect(), tau, columns))
-            .collect();
+        let composed = self.composed(columns);
+        let values = |j: usize| (0..functions.nrows()).map(|i| functions[(i, j)]).collect();
+        let functionals: Vec<Functional> =
+            (0..functions.ncols()).map(|j| self.sampled_functional(values(j), tau, columns, &composed)).collect();
         let means = self.answer(&functionals, Some(columns));
         let relative = self.count_deviation / self.rows;
         Mat::from_fn(functions.ncols(), functions.ncols(), |i, j| {

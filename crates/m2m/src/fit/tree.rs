@@ -6,13 +6,11 @@
 //! tell of pairs, so that raking to all tables has little left to do.
 
 use crate::Schema;
+use crate::fit::composition::give_margins;
 use crate::fit::interactions::Interactions;
 use crate::panel::{Panel, Value};
 use crate::prior::{Axis, Independent, panels};
 use crate::stream::PublicStream;
-
-/// Steps in which a clipped table gets its margins back.
-const SWEEPS: usize = 30;
 
 /// Random records, and for each column the cell of every one.
 pub(crate) fn sample(
@@ -115,17 +113,7 @@ impl<'a> Joint<'a> {
 
     /// The table with the margins that it had before negative probabilities were cut off.
     fn with_margins(mut self) -> Vec<Vec<f64>> {
-        let fitted = |target: f64, sum: f64| if sum > 0.0 { target / sum } else { 0.0 };
-        for _ in 0..SWEEPS {
-            let mut sums = vec![0.0; self.two.len()];
-            self.table.iter().for_each(|row| row.iter().zip(&mut sums).for_each(|(x, sum)| *sum += x));
-            let scales: Vec<f64> = self.two.iter().zip(&sums).map(|(target, sum)| fitted(*target, *sum)).collect();
-            for (row, target) in self.table.iter_mut().zip(self.one) {
-                row.iter_mut().zip(&scales).for_each(|(x, scale)| *x *= scale);
-                let scale = fitted(*target, row.iter().sum());
-                row.iter_mut().for_each(|x| *x *= scale);
-            }
-        }
+        give_margins(&mut self.table.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>(), self.one, self.two);
         // Of a cell that was left with nothing the tables tell nothing.
         for row in self.table.iter_mut().filter(|row| row.iter().all(|x| *x == 0.0)) {
             row.copy_from_slice(self.two);

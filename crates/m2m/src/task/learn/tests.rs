@@ -1,11 +1,11 @@
 //! Models against slow and plain computations of the same thing.
 
+use std::borrow::Cow;
+
 use faer::Mat;
 
 use super::*;
 use crate::Schema;
-use std::borrow::Cow;
-
 use crate::estimate::{self, Positive, Sample as _, WeightedSample};
 use crate::expr::{Checked, Scalar};
 use crate::schema::Kind;
