@@ -13,18 +13,16 @@ use m2m::privatise::{Budget, Plan, Privacy};
 use m2m::source::{self, Table};
 use m2m::sums::Sketcher;
 use m2m::{Design, Release};
+use nix::time::ClockId;
 
-use crate::{COLUMNS, Peers, median, schema};
+use crate::{COLUMNS, Peers, median, schema, seconds_of};
 
 const ROWS: usize = 27_000;
 const ROUNDS: usize = 5;
 
 /// Processor seconds of this process, all threads.
 pub fn process_cpu() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a plain C struct that clock_gettime fills in.
-    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) }, 0);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    seconds_of(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// Processor seconds of one of many runs, that take as long as a peer's turn together.

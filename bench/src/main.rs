@@ -1,7 +1,6 @@
 //! Speed of m2m beside its peers, and our side of the comparison of accuracy (`peers`). Every figure of speed is CPU
 //! time, every comparison is interleaved in one run, and what is printed is the median of the rounds' ratios. Run it by
 //! `cargo xtask bench`, `cargo xtask bench fit` and `cargo xtask bench-peers`.
-#![allow(unsafe_code)]
 
 mod fit;
 mod peers;
@@ -11,40 +10,41 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use m2m::feature::{Adder, Simd};
 use m2m::panel::{PANEL, Panel};
 use m2m::privatise::{NoiseSource, Scale};
 use m2m::{Design, Schema};
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use nix::time::ClockId;
 
 const COLUMNS: usize = 10;
 const ROWS: usize = 1_000_000;
 const ROUNDS: usize = 5;
 
+/// Processor seconds by one of the system's clocks.
+fn seconds_of(clock: ClockId) -> f64 {
+    Duration::from(clock.now().expect("Linux has this clock")).as_secs_f64()
+}
+
 /// Processor seconds of this thread.
 fn thread_cpu() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a plain C struct that clock_gettime fills in.
-    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) }, 0);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    seconds_of(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// What all finished children have used.
-fn children_usage() -> libc::rusage {
-    // SAFETY: `usage` is a plain C struct that getrusage fills in.
-    unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage), 0);
-        usage
-    }
+fn children_usage() -> Usage {
+    getrusage(UsageWho::RUSAGE_CHILDREN).expect("Linux counts what children use")
 }
 
 /// Processor seconds of all finished children.
 fn children_cpu() -> f64 {
     let usage = children_usage();
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 * 1e-6;
+    seconds(usage.user_time()) + seconds(usage.system_time())
 }
 
 /// The Python process that runs the peers.
@@ -350,7 +350,7 @@ fn memory(binary: &str, directory: &Path) -> anyhow::Result<()> {
         bail!("m2m sketch failed");
     }
     let seconds = start.elapsed().as_secs_f64();
-    let peak = children_usage().ru_maxrss as f64 / 1024.0;
+    let peak = children_usage().max_rss() as f64 / 1024.0;
     println!(
         "{:.1} GB through a pipe in {seconds:.1} s: peak memory {peak:.0} MB (goal: under 200)",
         written as f64 / 1e9
@@ -364,7 +364,7 @@ fn large(python: &str, binary: &str, directory: &Path) -> anyhow::Result<()> {
     let mut peers = Peers::start(Path::new(python), &peers_script(), directory)?;
     peers.run("make_large")?;
     peers.stop()?;
-    let peers_peak = children_usage().ru_maxrss;
+    let peers_peak = children_usage().max_rss();
     let (before, start) = (children_cpu(), std::time::Instant::now());
     let status = Command::new(binary)
         .current_dir(directory)
@@ -376,7 +376,7 @@ fn large(python: &str, binary: &str, directory: &Path) -> anyhow::Result<()> {
     }
     let (seconds, cpu) = (start.elapsed().as_secs_f64(), children_cpu() - before);
     // The largest of all children so far: ours only if it is above the one that made the table.
-    let peak = children_usage().ru_maxrss;
+    let peak = children_usage().max_rss();
     let bound = if peak > peers_peak { "" } else { "at most " };
     println!(
         "10^7 rows of 20 columns, default design, from Parquet: {seconds:.1} s (goal: under 60), {cpu:.1} s of CPU, peak memory {bound}{} MB",

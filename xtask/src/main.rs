@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "usage:
   cargo xtask test            everything that must pass: formatting, lints, docs, oracles, the Python package, the page, tests
   cargo xtask test page       the explorer in a real browser, and its API against its description, by themselves
+  cargo xtask test python     the Python package by itself
   cargo xtask test-spark      the package on a cluster of Spark, with an executor killed; needs Java 17, downloads Spark
   cargo xtask docs            the documentation of the Python package, in target/site
   cargo xtask faults          kill -9 at random moments, full and read-only disks, races, no randomness
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     let result = match words[..] {
         ["test"] => test(),
         ["test", "page"] => page(),
+        ["test", "python"] => python(),
         ["test-spark"] => test_spark(),
         ["docs"] => docs(),
         ["faults", ref options @ ..] => number(options, "--kills", 150).and_then(trust::faults),

@@ -1,23 +1,18 @@
 //! Tables from Python: files, and whatever speaks the Arrow PyCapsule interface.
 
-use std::ffi::CStr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
-use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use arrow_array::{RecordBatch, RecordBatchReader, StructArray};
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_pyarrow::FromPyArrow;
 use arrow_schema::{ArrowError, SchemaRef};
 use m2m::source::{self, CsvOptions};
+use pyo3::exceptions::{PyException, PyStopIteration};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::run::interruptible;
-use crate::{Error, fail, raise};
-
-const STREAM: &CStr = c"arrow_array_stream";
-const ARRAY: &CStr = c"arrow_array";
-const SCHEMA: &CStr = c"arrow_schema";
+use crate::{fail, raise};
 
 /// How much of what can be read only once is kept where it has to be read twice.
 const MOST_IN_MEMORY: u64 = 4 << 30;
@@ -125,7 +120,7 @@ const FAILED: &str = "memory: what hands over the rows failed; read them without
 
 /// An error of whoever hands over the rows, without its message, which may hold a value.
 fn calmed<T>(py: Python<'_>, error: PyErr) -> PyResult<T> {
-    if !error.is_instance_of::<pyo3::exceptions::PyException>(py) {
+    if !error.is_instance_of::<PyException>(py) {
         return Err(error);
     }
     let kind = error.get_type(py).name()?.to_string();
@@ -147,49 +142,20 @@ fn byte(text: &str) -> PyResult<u8> {
 
 /// Asks an object for its stream of batches.
 fn stream(data: &Bound<'_, PyAny>) -> PyResult<RecordBatchStreamReader> {
-    let capsule = match data.call_method0("__arrow_c_stream__") {
-        Ok(capsule) => capsule,
-        // The message of whoever failed may hold a value.
-        Err(error) if error.is_instance_of::<pyo3::exceptions::PyException>(data.py()) => {
-            let kind = error.get_type(data.py()).name()?.to_string();
-            return fail(format!(
-                "memory: these rows cannot be handed over as Arrow ({kind}); give every column one type, such as text or float64"
-            ));
+    RecordBatchStreamReader::from_pyarrow_bound(data).or_else(|error| {
+        if !error.is_instance_of::<PyException>(data.py()) {
+            return Err(error);
         }
-        Err(error) => return Err(error),
-    };
-    let capsule = capsule.cast_into::<PyCapsule>().or_else(|_| fail(FOREIGN))?;
-    let pointer = capsule.pointer_checked(Some(STREAM)).or_else(|_| fail(FOREIGN))?;
-    // SAFETY: a capsule of this name holds such a stream, by the interface. It is moved out and marked as released, so that
-    // the capsule does not release it again.
-    #[allow(unsafe_code)]
-    let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.cast::<FFI_ArrowArrayStream>().as_ptr()) };
-    reader.or_else(|_| fail("memory: this stream was read already, or is not one of rows; hand over the rows anew"))
+        // The message of whoever failed may hold a value.
+        let kind = error.get_type(data.py()).name()?.to_string();
+        fail(format!(
+            "memory: these rows cannot be handed over as Arrow ({kind}); give every column one type, such as text or float64, and a new stream if this one was read before"
+        ))
+    })
 }
 
-const FOREIGN: &str = "memory: what hands over the rows breaks the rules of the Arrow PyCapsule interface; update it";
-
-/// One batch from an object with `__arrow_c_array__`.
-fn batch(data: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
-    let pair = data.call_method0("__arrow_c_array__")?;
-    let pair = pair.cast::<PyTuple>().map_err(|_| Error::new_err(FOREIGN))?;
-    let [schema, array] = [(0, SCHEMA), (1, ARRAY)].map(|(at, name)| {
-        let capsule = pair.get_item(at)?.cast_into::<PyCapsule>().map_err(|_| Error::new_err(FOREIGN))?;
-        capsule.pointer_checked(Some(name))
-    });
-    let (schema, array) = (schema?.cast::<FFI_ArrowSchema>(), array?.cast::<FFI_ArrowArray>());
-    // SAFETY: capsules of these names hold such structures, by the interface. The array is moved out and marked as
-    // released; the schema is only read, and stays the capsule's.
-    #[allow(unsafe_code)]
-    let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
-    let data = data.or_else(|_| fail(FOREIGN))?;
-    if !matches!(data.data_type(), arrow_schema::DataType::Struct(_)) {
-        return fail(
-            "memory: an iterator of the table gave something that is not a batch of rows; give record batches",
-        );
-    }
-    Ok(StructArray::from(data).into())
-}
+const NO_BATCH: &str =
+    "memory: an iterator of the table gave something that is not a batch of rows; give record batches";
 
 /// A Python iterator of record batches or tables, read as it goes.
 struct Batches {
@@ -219,12 +185,10 @@ impl Batches {
         while self.waiting.is_empty() {
             let item = match self.iterator.call_method0(py, "__next__") {
                 Ok(item) => item.into_bound(py),
-                Err(end) if end.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => return Ok(false),
+                Err(end) if end.is_instance_of::<PyStopIteration>(py) => return Ok(false),
                 Err(error) => return calmed(py, error),
             };
-            if item.hasattr("__arrow_c_array__")? {
-                self.waiting.push_back(batch(&item)?);
-            } else if item.hasattr("__arrow_c_stream__")? {
+            if item.hasattr("__arrow_c_stream__")? {
                 let reader = stream(&item)?;
                 let schema = reader.schema();
                 for batch in reader {
@@ -233,10 +197,10 @@ impl Batches {
                 if self.waiting.is_empty() {
                     self.waiting.push_back(RecordBatch::new_empty(schema));
                 }
+            } else if item.hasattr("__arrow_c_array__")? {
+                self.waiting.push_back(RecordBatch::from_pyarrow_bound(&item).or_else(|_| fail(NO_BATCH))?);
             } else {
-                return fail(
-                    "memory: an iterator of the table gave something that is not a batch of rows; give record batches",
-                );
+                return fail(NO_BATCH);
             }
         }
         Ok(true)
