@@ -1,5 +1,8 @@
 //! One place where wider instructions are chosen. Every path runs the same loop and gives the same integers.
 
+use crate::feature::phase::{GROUP, LOW, SAFE};
+use crate::panel::{Lane, PANEL};
+
 /// The instruction set that a kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Simd {
@@ -66,6 +69,154 @@ macro_rules! dispatched {
 }
 
 pub(crate) use dispatched;
+
+/// What the phases of a group of outputs are made of, for all records of a panel.
+pub(crate) struct Turns<'a> {
+    /// Per pair of inputs and record, the high parts of both.
+    pub high: &'a [Lane<i32>],
+    /// The same of the low parts.
+    pub low: &'a [Lane<i32>],
+    /// Per pair of inputs and output, the weights of both.
+    pub weights: &'a [[i32; GROUP]],
+    /// What the sums of all records start with.
+    pub middle: [i32; GROUP],
+    /// By how many places sums go up to become phases.
+    pub shift: [u32; GROUP],
+    /// Per output and record, what is added then.
+    pub offsets: Option<&'a [Lane<u32>; GROUP]>,
+    pub records: usize,
+}
+
+/// Computes the phases of a group of outputs. What lies past the records is left as it happens to be.
+#[allow(unsafe_code)]
+pub(crate) fn phases(simd: Simd, turns: &Turns<'_>, phases: &mut [Lane<u32>; GROUP]) {
+    debug_assert!(turns.high.len() == turns.weights.len() && turns.low.len() == turns.weights.len());
+    debug_assert!(turns.records <= PANEL);
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+
+        /// Outputs `FIRST..FIRST + N`, in steps of as many records as a vector has lanes.
+        macro_rules! with {
+            ($name:ident, $features:literal, $lanes:literal, $spread:ident, $load:ident, $store:ident,
+             $add:ident, $up:ident, $down:ident, $dot:expr) => {
+                #[target_feature(enable = $features)]
+                fn $name<const FIRST: usize, const N: usize>(turns: &Turns<'_>, phases: &mut [Lane<u32>; GROUP]) {
+                    const STEPS: usize = PANEL / $lanes;
+                    const { assert!(STEPS * $lanes == PANEL) };
+                    for step in 0..turns.records.div_ceil($lanes).min(STEPS) {
+                        let mut sums = [$spread(0); N];
+                        for j in 0..N {
+                            sums[j] = $spread(turns.middle[FIRST + j]);
+                        }
+                        let all = turns.high.chunks(SAFE).zip(turns.low.chunks(SAFE)).zip(turns.weights.chunks(SAFE));
+                        for ((high, low), weights) in all {
+                            let mut lows = [$spread(0); N];
+                            for ((high, low), weights) in high.iter().zip(low).zip(weights) {
+                                let high: &[i32; $lanes] = &high.as_chunks().0[step];
+                                let low: &[i32; $lanes] = &low.as_chunks().0[step];
+                                // SAFETY: both are as long as what is read, and the loads need no alignment.
+                                let (high, low) = unsafe { ($load(high.as_ptr().cast()), $load(low.as_ptr().cast())) };
+                                for j in 0..N {
+                                    let weights = $spread(weights[FIRST + j]);
+                                    sums[j] = $dot(sums[j], high, weights);
+                                    lows[j] = $dot(lows[j], low, weights);
+                                }
+                            }
+                            for j in 0..N {
+                                sums[j] = $add(sums[j], $down::<{ LOW as _ }>(lows[j]));
+                            }
+                        }
+                        for j in 0..N {
+                            let mut phase = $up(sums[j], $spread(turns.shift[FIRST + j] as i32));
+                            if let Some(offsets) = turns.offsets {
+                                let offsets: &[u32; $lanes] = &offsets[FIRST + j].as_chunks().0[step];
+                                // SAFETY: as above.
+                                phase = $add(phase, unsafe { $load(offsets.as_ptr().cast()) });
+                            }
+                            let phases: &mut [u32; $lanes] = &mut phases[FIRST + j].as_chunks_mut().0[step];
+                            // SAFETY: it is as long as what is written, and the store needs no alignment.
+                            unsafe { $store(phases.as_mut_ptr().cast(), phase) };
+                        }
+                    }
+                }
+            };
+        }
+        with!(
+            vnni,
+            "avx512f,avx512bw,avx512vnni",
+            16,
+            _mm512_set1_epi32,
+            _mm512_loadu_si512,
+            _mm512_storeu_si512,
+            _mm512_add_epi32,
+            _mm512_sllv_epi32,
+            _mm512_srai_epi32,
+            _mm512_dpwssd_epi32
+        );
+        with!(
+            avx512,
+            "avx512f,avx512bw",
+            16,
+            _mm512_set1_epi32,
+            _mm512_loadu_si512,
+            _mm512_storeu_si512,
+            _mm512_add_epi32,
+            _mm512_sllv_epi32,
+            _mm512_srai_epi32,
+            |sum, x, w| _mm512_add_epi32(sum, _mm512_madd_epi16(x, w))
+        );
+        with!(
+            avx2,
+            "avx2",
+            8,
+            _mm256_set1_epi32,
+            _mm256_loadu_si256,
+            _mm256_storeu_si256,
+            _mm256_add_epi32,
+            _mm256_sllv_epi32,
+            _mm256_srai_epi32,
+            |sum, x, w| _mm256_add_epi32(sum, _mm256_madd_epi16(x, w))
+        );
+        const HALF: usize = GROUP / 2;
+        // SAFETY: Avx2 and Avx512 come from `Simd::available`, which has asked the processor for what they stand for, and
+        // this line asks for what they do not.
+        unsafe {
+            match simd {
+                Simd::Avx512 if is_x86_feature_detected!("avx512vnni") => return vnni::<0, GROUP>(turns, phases),
+                Simd::Avx512 => return avx512::<0, GROUP>(turns, phases),
+                Simd::Avx2 => {
+                    avx2::<0, HALF>(turns, phases);
+                    return avx2::<HALF, HALF>(turns, phases);
+                }
+                Simd::Portable => {}
+            }
+        }
+    }
+    let _ = simd;
+    phases_loop(turns, phases);
+}
+
+fn phases_loop(turns: &Turns<'_>, phases: &mut [Lane<u32>; GROUP]) {
+    let halves = |both: i32| (i32::from(both as i16), both >> 16);
+    for (j, phases) in phases.iter_mut().enumerate() {
+        for (record, phase) in phases[..turns.records].iter_mut().enumerate() {
+            let mut sum = turns.middle[j];
+            let all = turns.high.chunks(SAFE).zip(turns.low.chunks(SAFE)).zip(turns.weights.chunks(SAFE));
+            for ((high, low), weights) in all {
+                let dot = |lanes: &[Lane<i32>]| {
+                    lanes.iter().zip(weights).fold(0i32, |sum, (lane, weights)| {
+                        let ((x, y), (v, w)) = (halves(lane[record]), halves(weights[j]));
+                        sum.wrapping_add(x * v + y * w)
+                    })
+                };
+                sum = sum.wrapping_add(dot(high)).wrapping_add(dot(low) >> LOW);
+            }
+            let offset = turns.offsets.map_or(0, |offsets| offsets[j][record]);
+            *phase = ((sum << turns.shift[j]) as u32).wrapping_add(offset);
+        }
+    }
+}
 
 /// How many bits each of some sets has in common with each of others. All are as long, in multiples of eight words.
 #[allow(unsafe_code)]

@@ -1,6 +1,6 @@
 //! Random frequencies whose Fourier features have a given kernel. Public draws, reproducible on any machine.
 
-use crate::feature::{Frequencies, Inputs, Kernel, RffSpec};
+use crate::feature::{Frequencies, Inputs, Kernel, Precision, RffSpec, phase};
 use crate::stream::PublicStream;
 
 /// Candidates per stratum of the radius.
@@ -10,7 +10,8 @@ const CANDIDATES: usize = 16;
 ///
 /// The kernel $k(x - x') = E\,e^{i\omega^\top(x-x')}$ is Gaussian $e^{-\|x-x'\|^2/2\sigma^2}$ for normal ω,
 /// Matérn for multivariate Student t, and $e^{-\|x-x'\|_1/\sigma}$ (Laplace) for independent Cauchy.
-/// Levels and missing numbers are coordinates like any other (one-hot), independent of the rest.
+/// Levels and missing numbers are coordinates like any other (one-hot), independent of the rest. Fast features take them
+/// to the grid of [`phase`].
 pub(crate) fn directions(spec: &RffSpec, inputs: &Inputs) -> Vec<Vec<f64>> {
     let count = spec.m / 2;
     let mut stream = PublicStream::new("rff", spec.seed);
@@ -41,6 +42,9 @@ pub(crate) fn directions(spec: &RffSpec, inputs: &Inputs) -> Vec<Vec<f64>> {
                         direction.push(draw(&mut stream));
                     }
                 }
+            }
+            if spec.precision == Precision::Fast {
+                phase::on_grid(inputs, &mut direction);
             }
             direction
         })

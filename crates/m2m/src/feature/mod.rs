@@ -9,6 +9,7 @@ mod cells;
 mod design;
 mod frequency;
 mod hist;
+pub(crate) mod phase;
 mod projection;
 mod race;
 mod rff;

@@ -1,4 +1,4 @@
-//! Random projections of a record: what RFF and RACE share.
+//! Random projections of a record: what precise Fourier features and RACE share.
 //!
 //! Output j of a record is `start_j + Σ_k x_k w_kj`, accumulated by fused multiply-adds in column order.
 //! Categories and missing numbers have coordinates of their own (one-hot), so each of their codes adds a
@@ -55,20 +55,10 @@ pub(crate) trait Keep {
     fn keep(sum: f64) -> Self::Out;
 }
 
-/// The fraction, in units of 2⁻³².
-pub(crate) struct Fraction;
 /// The high word, which counts whole units from [`ORIGIN_HIGH`].
 pub(crate) struct High;
 /// All of it.
 pub(crate) struct All;
-
-impl Keep for Fraction {
-    type Out = u32;
-    #[inline(always)]
-    fn keep(sum: f64) -> u32 {
-        sum.to_bits() as u32
-    }
-}
 
 impl Keep for High {
     type Out = u32;
@@ -108,6 +98,10 @@ impl<K: Keep> Default for Scratch<K> {
 /// How many coordinates the inputs have: one per number and one more for its absence, one per code.
 pub(crate) fn coordinates(inputs: &Inputs) -> usize {
     inputs.iter().map(|input| input.codes.map_or(2, |codes| codes as usize)).sum()
+}
+
+pub(crate) fn too_small() -> Error {
+    Error::Design("sigma is so small that the projections of a record overflow; give a larger sigma".into())
 }
 
 impl Projection {
@@ -151,9 +145,7 @@ impl Projection {
         }
         let finite = directions.iter().flatten().all(|weight| weight.is_finite());
         if !finite || reach.iter().any(|reach| *reach + 1.0 >= REACH) {
-            return Err(Error::Design(
-                "sigma is so small that the projections of a record overflow; give a larger sigma".into(),
-            ));
+            return Err(too_small());
         }
         let mut weights = Vec::with_capacity(padded / GROUP * units.len());
         for group in 0..padded / GROUP {

@@ -1,8 +1,8 @@
 //! Random Fourier features: $q(x) = [\mathrm{round}(A\cos 2\pi t_j),\ \mathrm{round}(A\sin 2\pi t_j)]_j$ with
 //! phases $t_j = x^\top\omega_j$ in turns.
 //!
-//! *Fast* takes A = 2²⁰: the phase is the low word of the accumulator, a whole number of 2⁻³² turns, and sine
-//! and cosine are single-precision polynomials of it. *Precise* takes A = 2³⁰ and works in double precision.
+//! *Fast* takes A = 2²⁰: the phase is a whole number of 2⁻³² turns, computed in whole numbers ([`phase`]), and sine and
+//! cosine are single-precision polynomials of it. *Precise* takes A = 2³⁰ and works in double precision.
 //!
 //! # Privacy
 //! Lemma 1: every pair satisfies $c^2 + s^2 \le (A+1)^2$. Fast: the pair is a function of 32 bits, and the test
@@ -10,7 +10,8 @@
 //! bounds the polynomials on all of [-1, 1].
 
 use crate::Error;
-use crate::feature::projection::{All, Fraction, Keep, ORIGIN, Projection, Scratch};
+use crate::feature::phase::{self, Phases};
+use crate::feature::projection::{All, Projection, Scratch, too_small};
 use crate::feature::{Adder, Body, FeatureMap, Inputs, Precision, RffSpec, Simd, frequency};
 use crate::math;
 use crate::panel::{Panel, Record};
@@ -21,94 +22,125 @@ pub(crate) const FAST: u64 = 1 << 20;
 pub(crate) const PRECISE: u64 = 1 << 30;
 
 pub(crate) struct Rff {
-    projection: Projection,
-    precision: Precision,
+    turns: Phase,
     simd: Simd,
+}
+
+/// Where phases come from.
+enum Phase {
+    Fast(Phases),
+    /// In half turns.
+    Precise(Projection),
 }
 
 impl Rff {
     pub fn new(spec: &RffSpec, inputs: &Inputs, simd: Simd) -> Result<Self, Error> {
         let mut directions = frequency::directions(spec, inputs);
-        let start = match spec.precision {
-            Precision::Fast => ORIGIN,
+        let turns = match spec.precision {
+            Precision::Fast => Phase::Fast(Phases::new(inputs, &directions).ok_or_else(too_small)?),
             Precision::Precise => {
-                // Precise phases count half turns.
                 directions.iter_mut().flatten().for_each(|x| *x *= 2.0);
-                0.0
+                Phase::Precise(Projection::new(inputs, &directions, &vec![0.0; directions.len()])?)
             }
         };
-        let projection = Projection::new(inputs, &directions, &vec![start; directions.len()])?;
-        Ok(Self { projection, precision: spec.precision, simd })
+        Ok(Self { turns, simd })
     }
 
-    fn adder_of<P: Pair>(&self) -> RffAdder<'_, P> {
-        RffAdder { map: self, scratch: Scratch::default() }
+    fn pairs(&self) -> usize {
+        match &self.turns {
+            Phase::Fast(phases) => phases.outputs(),
+            Phase::Precise(projection) => projection.outputs(),
+        }
     }
 }
 
 impl FeatureMap for Rff {
     fn len(&self) -> usize {
-        2 * self.projection.outputs()
+        2 * self.pairs()
     }
 
     fn body(&self) -> Body {
-        let radius = match self.precision {
-            Precision::Fast => FAST + 1,
-            Precision::Precise => PRECISE + 1,
+        let radius = match self.turns {
+            Phase::Fast(_) => FAST + 1,
+            Phase::Precise(_) => PRECISE + 1,
         };
-        Body::Discs { pairs: self.projection.outputs() as u64, radius }
+        Body::Discs { pairs: self.pairs() as u64, radius }
     }
 
     fn record(&self, record: Record<'_>, features: &mut [i64]) {
         for (j, pair) in features.chunks_exact_mut(2).enumerate() {
-            let sum = self.projection.one(record, j);
-            let (c, s) = match self.precision {
-                Precision::Fast => Fast::one(Fraction::keep(sum)),
-                Precision::Precise => Precisely::one(sum),
+            let (c, s) = match &self.turns {
+                Phase::Fast(phases) => Fast::one(phases.one(record, j)),
+                Phase::Precise(projection) => Precisely::one(projection.one(record, j)),
             };
             pair.copy_from_slice(&[c, s]);
         }
     }
 
     fn adder(&self) -> Box<dyn Adder + '_> {
-        match self.precision {
-            Precision::Fast => Box::new(self.adder_of::<Fast>()),
-            Precision::Precise => Box::new(self.adder_of::<Precisely>()),
+        let simd = self.simd;
+        match &self.turns {
+            Phase::Fast(phases) => Box::new(FastAdder { phases, simd, scratch: Default::default() }),
+            Phase::Precise(projection) => Box::new(PreciseAdder { projection, simd, scratch: Default::default() }),
         }
     }
 }
 
-struct RffAdder<'a, P: Pair> {
-    map: &'a Rff,
-    scratch: Scratch<P::Phase>,
+struct FastAdder<'a> {
+    phases: &'a Phases,
+    simd: Simd,
+    scratch: phase::Scratch,
 }
 
-impl<P: Pair> Adder for RffAdder<'_, P> {
+impl Adder for FastAdder<'_> {
     fn add(&mut self, panel: &Panel, sums: &mut [i64]) {
-        let Rff { projection, simd, .. } = self.map;
-        projection.each_group(*simd, panel, &mut self.scratch, |first, phases| {
-            for (phases, sums) in phases.iter().zip(sums[2 * first..].chunks_exact_mut(2)) {
-                let (c, s) = sum_pairs::<P>(*simd, &phases[..panel.len()]);
-                sums[0] += c;
-                sums[1] += s;
-            }
+        let simd = self.simd;
+        self.phases.each_group(simd, panel, &mut self.scratch, |first, phases| {
+            add_pairs::<Fast>(simd, phases.iter().map(|phases| &phases[..panel.len()]), &mut sums[2 * first..]);
         });
+    }
+}
+
+struct PreciseAdder<'a> {
+    projection: &'a Projection,
+    simd: Simd,
+    scratch: Scratch<All>,
+}
+
+impl Adder for PreciseAdder<'_> {
+    fn add(&mut self, panel: &Panel, sums: &mut [i64]) {
+        let simd = self.simd;
+        self.projection.each_group(simd, panel, &mut self.scratch, |first, phases| {
+            add_pairs::<Precisely>(simd, phases.iter().map(|phases| &phases[..panel.len()]), &mut sums[2 * first..]);
+        });
+    }
+}
+
+/// Adds the pairs of a group of outputs.
+fn add_pairs<'a, P: Pair>(simd: Simd, group: impl Iterator<Item = &'a [P::Phase]>, sums: &mut [i64])
+where
+    P::Phase: 'a,
+{
+    for (phases, sums) in group.zip(sums.chunks_exact_mut(2)) {
+        let (c, s) = sum_pairs::<P>(simd, phases);
+        sums[0] += c;
+        sums[1] += s;
     }
 }
 
 /// Cosine and sine of a phase as integers that still carry the bits of the constant which rounded them.
 trait Pair {
-    type Phase: Keep;
+    type Phase: Copy;
     type Biased: Copy + Default;
     /// The rounded pair, biased.
-    fn pair(phase: <Self::Phase as Keep>::Out) -> (Self::Biased, Self::Biased);
+    fn pair(phase: Self::Phase) -> (Self::Biased, Self::Biased);
     /// Adds without regard to overflow; the bias makes it wrap and wraps back when it is taken off.
     fn add(a: Self::Biased, b: Self::Biased) -> Self::Biased;
     /// The sum without the bias of `count` terms.
     fn unbias(sum: Self::Biased, count: usize) -> i64;
 
     /// The rounded pair.
-    fn one(phase: <Self::Phase as Keep>::Out) -> (i64, i64) {
+    fn one(phase: Self::Phase) -> (i64, i64) {
         let (c, s) = Self::pair(phase);
         (Self::unbias(c, 1), Self::unbias(s, 1))
     }
@@ -128,7 +160,7 @@ const SIN: [f32; 5] = [2.221_441_3, -0.913_530_05, 0.112_696_53, -0.006_607_528_
 const COS: [f32; 5] = [1.414_213_3, -1.744_712_5, 0.358_716_3, -0.029_430_673, 0.001_213_664_8];
 
 impl Pair for Fast {
-    type Phase = Fraction;
+    type Phase = u32;
     type Biased = u32;
 
     /// By the double angle, which needs no case for any part of the turn: with S and C the sine and the cosine of half the
@@ -157,7 +189,7 @@ impl Pair for Fast {
 }
 
 impl Pair for Precisely {
-    type Phase = All;
+    type Phase = f64;
     type Biased = u64;
 
     #[inline(always)]
@@ -193,11 +225,11 @@ impl Pair for Precisely {
 }
 
 dispatched! {
-    fn sum_pairs<P: Pair>(phases: &[<P::Phase as Keep>::Out]) -> (i64, i64) = sum_pairs_loop
+    fn sum_pairs<P: Pair>(phases: &[P::Phase]) -> (i64, i64) = sum_pairs_loop
 }
 
 #[inline(always)]
-fn sum_pairs_loop<P: Pair>(phases: &[<P::Phase as Keep>::Out]) -> (i64, i64) {
+fn sum_pairs_loop<P: Pair>(phases: &[P::Phase]) -> (i64, i64) {
     const LANES: usize = 16;
     let (mut cosines, mut sines) = ([P::Biased::default(); LANES], [P::Biased::default(); LANES]);
     let steps = phases.chunks_exact(LANES);

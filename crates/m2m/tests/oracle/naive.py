@@ -17,6 +17,7 @@ import pathlib
 import re
 import struct
 import sys
+from fractions import Fraction
 
 ORIGIN = 1.5 * 2**20
 
@@ -475,9 +476,45 @@ FAST_SIN = singles(2.2214413, -0.91353005, 0.11269653, -0.0066075283, 0.00021329
 FAST_COS = singles(1.4142133, -1.7447125, 0.3587163, -0.029430673, 0.0012136648)
 
 
-def fast_pair(total):
-    """The fraction of the accumulator, in units of 2⁻³², to cosine and sine in units of 2⁻²⁰."""
-    phase = int((total - math.floor(total)) * 2.0**32) | 1
+def binary_places(columns, places, direction):
+    """How many the grid has on which the weights of numbers in a direction are whole numbers of 16 bits."""
+    at, largest = 0, 0.0
+    for place in places:
+        codes = columns[place].codes
+        if codes is None:
+            largest = max(largest, abs(direction[at]))
+        at += 2 if codes is None else codes
+    return next(g for g in range(17, -5, -1) if round(largest * 2.0**g) <= 32767)
+
+
+def fast_phases(columns, places, directions):
+    """The function (record, output) -> phase in units of 2⁻³² turns, of which only the last 32 bits count."""
+
+    def one(row, output):
+        direction, at, products, total = directions[output], 0, [], 0
+        g = binary_places(columns, places, direction)
+        for place in places:
+            value, codes = row[place], columns[place].codes
+            if codes is not None:
+                total += round(direction[at + value] * 2.0**32)
+            elif value is None:
+                total += round(direction[at + 1] * 2.0**32)
+                products.append(0)
+            else:
+                weight = round(direction[at] * 2.0**g)
+                total += weight << (31 - g)
+                products.append(weight * round(Fraction(value) * 2**27 - 2**26))
+            at += 2 if codes is None else codes
+        for first in range(0, len(products), 16):
+            total += sum(products[first : first + 16]) >> 12 << 17 - g
+        return total
+
+    return one
+
+
+def fast_pair(phase):
+    """A phase in units of 2⁻³² turns to cosine and sine in units of 2⁻²⁰."""
+    phase = phase % 2**32 | 1
     v = single(phase - 2**32 if phase >> 31 else phase, 2**31)
     y = single(*(v * v).as_integer_ratio())
     s, c = FAST_SIN[4], FAST_COS[4]
@@ -505,8 +542,9 @@ def rff(spec, columns, places):
     precise = spec["precision"] == "precise"
     if precise:
         directions = [[2.0 * x for x in direction] for direction in directions]
-    start, pair = (0.0, precise_pair) if precise else (ORIGIN, fast_pair)
-    one = projection(columns, places, directions, [start] * len(directions))
+        pair, one = precise_pair, projection(columns, places, directions, [0.0] * len(directions))
+    else:
+        pair, one = fast_pair, fast_phases(columns, places, directions)
 
     def features(row):
         for j in range(len(directions)):

@@ -157,8 +157,29 @@ def race(spec, columns, places):
     return r * w, add
 
 
-def fast_pair(total):
-    phase = ((total - numpy.floor(total)) * 2.0**32).astype(numpy.int64) | 1
+def fast_phases(columns, places, chunk, direction):
+    g = naive.binary_places(columns, places, direction)
+    total = numpy.zeros(len(chunk[0]), dtype=numpy.int64)
+    at, products = 0, []
+    for place in places:
+        values, codes = chunk[place], columns[place].codes
+        if codes is not None:
+            total += numpy.array([round(x * 2.0**32) for x in direction[at : at + codes]])[values]
+        else:
+            missing = numpy.isnan(values)
+            weight = round(direction[at] * 2.0**g)
+            total += numpy.where(missing, round(direction[at + 1] * 2.0**32), weight << (31 - g))
+            # The product by a power of two is exact, and half of an even number of steps is a whole one.
+            whole = numpy.rint(numpy.where(missing, 0.5, values) * 2.0**27).astype(numpy.int64) - 2**26
+            products.append(weight * whole)
+        at += 2 if codes is None else codes
+    for first in range(0, len(products), 16):
+        total += sum(products[first : first + 16]) >> 12 << 17 - g
+    return total
+
+
+def fast_pair(phase):
+    phase = phase & 0xFFFFFFFF | 1
     v = numpy.where(phase >> 31, phase - 2**32, phase).astype(numpy.float32).astype(numpy.float64) / 2.0**31
     y = single(v * v)
     s, c = naive.FAST_SIN[4], naive.FAST_COS[4]
@@ -187,8 +208,11 @@ def rff(spec, columns, places):
 
     def add(chunk, sums):
         for j, direction in enumerate(directions):
-            total = projection(columns, places, chunk, direction, 0.0 if precise else ORIGIN)
-            for side, feature in enumerate((precise_pair if precise else fast_pair)(total)):
+            if precise:
+                pair = precise_pair(projection(columns, places, chunk, direction, 0.0))
+            else:
+                pair = fast_pair(fast_phases(columns, places, chunk, direction))
+            for side, feature in enumerate(pair):
                 sums[2 * j + side] += int(feature.astype(numpy.int64).sum())
 
     return spec["m"], add
