@@ -95,6 +95,8 @@ pub struct Panel {
     simd: Simd,
     len: usize,
     units: Vec<Lane<f64>>,
+    /// While the panel is filled: how many rows of each unit slot are numbers of [0, 1] already.
+    encoded: Vec<usize>,
     missing: Vec<bool>,
     codes: Vec<Lane<u32>>,
 }
@@ -106,6 +108,7 @@ impl Panel {
             len: 0,
             simd: Simd::detect(),
             units: vec![Lane::default(); layout.units.len()],
+            encoded: vec![0; layout.units.len()],
             missing: vec![false; layout.units.len()],
             codes: vec![Lane::default(); layout.codes.len()],
             layout,
@@ -172,18 +175,36 @@ impl Panel {
         self.codes[slot][row] = code;
     }
 
-    /// Declares the first `len` rows filled with raw values and maps them to [0, 1]. Returns how many
-    /// values lay outside their bounds.
+    /// Takes raw values of a unit slot for the rows from `at` on and maps them to [0, 1] at once. Returns how many lay
+    /// outside their bounds; nothing, and nothing is taken, if one is NaN or rows before them are still raw.
+    pub(crate) fn take_raw(&mut self, slot: usize, at: usize, raw: &[f64]) -> Option<u64> {
+        if self.encoded[slot] != at {
+            return None;
+        }
+        let column = &self.layout.units[slot];
+        let units = &mut self.units[slot][at..at + raw.len()];
+        let (outside, missing) = to_units(self.simd, raw, &column.range, column.whole, units);
+        (!missing).then(|| {
+            self.encoded[slot] += raw.len();
+            outside
+        })
+    }
+
+    /// Declares the first `len` rows filled and maps those with raw values to [0, 1]. Returns how many of these lay
+    /// outside their bounds.
     pub(crate) fn encode(&mut self, len: usize) -> u64 {
         self.len = len;
         let mut outside = 0;
-        for ((column, values), missing) in self.layout.units.iter().zip(&mut self.units).zip(&mut self.missing) {
-            let values = &mut values[..len];
-            if column.whole {
-                round(self.simd, values);
+        for (slot, column) in self.layout.units.iter().enumerate() {
+            let rows = std::mem::take(&mut self.encoded[slot])..len;
+            if rows.is_empty() {
+                self.missing[slot] = false;
+                continue;
             }
-            let (out, nan) = to_units(self.simd, values, &column.range);
-            *missing = nan;
+            let raw = self.units[slot];
+            let units = &mut self.units[slot][rows.clone()];
+            let (out, missing) = to_units(self.simd, &raw[rows], &column.range, column.whole, units);
+            self.missing[slot] = missing;
             outside += out;
         }
         outside
@@ -252,37 +273,36 @@ pub(crate) struct Row {
 }
 
 dispatched! {
-    fn round(values: &mut [f64]) = round_loop
+    fn to_units(raw: &[f64], range: &Range, whole: bool, units: &mut [f64]) -> (u64, bool) = to_units_loop
 }
 
+/// Applies [`Range::unit`] to each, rounded first in a column of whole numbers; how many lay outside the bounds, and
+/// whether one was missing.
 #[inline(always)]
-fn round_loop(values: &mut [f64]) {
-    for value in values {
-        *value = value.round_ties_even();
+fn to_units_loop(raw: &[f64], range: &Range, whole: bool, units: &mut [f64]) -> (u64, bool) {
+    match (range.transform().is_none(), whole) {
+        (true, false) => each_to_unit(raw, range, units, |x| x, |x| range.unit_as(Transform::None, x)),
+        (true, true) => each_to_unit(raw, range, units, f64::round_ties_even, |x| range.unit_as(Transform::None, x)),
+        (false, false) => each_to_unit(raw, range, units, |x| x, |x| range.unit(x)),
+        (false, true) => each_to_unit(raw, range, units, f64::round_ties_even, |x| range.unit(x)),
     }
 }
 
-dispatched! {
-    fn to_units(values: &mut [f64], range: &Range) -> (u64, bool) = to_units_loop
-}
-
-/// Applies [`Range::unit`] to each; how many lay outside the bounds, and whether one was missing.
 #[inline(always)]
-fn to_units_loop(values: &mut [f64], range: &Range) -> (u64, bool) {
+fn each_to_unit(
+    raw: &[f64],
+    range: &Range,
+    units: &mut [f64],
+    value: impl Fn(f64) -> f64,
+    unit: impl Fn(f64) -> f64,
+) -> (u64, bool) {
     let (min, max) = (range.min(), range.max());
     let (mut outside, mut missing) = (0u64, 0u64);
-    for value in &mut *values {
-        outside += u64::from(*value < min) + u64::from(*value > max);
+    for (raw, out) in raw.iter().zip(units) {
+        let value = value(*raw);
+        outside += u64::from(value < min) + u64::from(value > max);
         missing += u64::from(value.is_nan());
-    }
-    if range.transform().is_none() {
-        for value in values {
-            *value = range.unit_as(Transform::None, *value);
-        }
-    } else {
-        for value in values {
-            *value = range.unit(*value);
-        }
+        *out = unit(value);
     }
     (outside, missing > 0)
 }

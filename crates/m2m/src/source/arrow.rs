@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::BufReader;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +20,7 @@ use crate::panel::Slot;
 use crate::schema::{Kind, Schema};
 use crate::source::cell::CellReader;
 use crate::source::intake::Intake;
+use crate::source::plain::Plain;
 use crate::source::{Shared, Watch, absent, user_column};
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
@@ -129,7 +131,7 @@ impl Reader {
             }
         };
         let readers = match self.source {
-            Source::Batches(batches) => vec![Mutex::new(RowGroup { batches: Some(batches), sequence: 0 })],
+            Source::Batches(batches) => vec![Mutex::new(RowGroup { rows: Some(Rows::Batches(batches)), sequence: 0 })],
             Source::Parquet { path, metadata } => {
                 let mut wanted = columns.clone();
                 wanted.extend(user);
@@ -141,7 +143,7 @@ impl Reader {
                 let groups = metadata.metadata().num_row_groups();
                 let parquet = Parquet { path, metadata, wanted };
                 let readers = (0..groups)
-                    .map(|group| Mutex::new(RowGroup { batches: None, sequence: (group as u64) << 32 }))
+                    .map(|group| Mutex::new(RowGroup { rows: None, sequence: (group as u64) << 32 }))
                     .collect();
                 let rows = parquet.metadata.metadata().file_metadata().num_rows();
                 let bytes_per_row =
@@ -249,23 +251,84 @@ struct Parquet {
 }
 
 struct RowGroup {
-    batches: Option<Batches>,
+    /// Nothing until the first worker comes.
+    rows: Option<Rows>,
     sequence: u64,
+}
+
+/// Where the rows of a row group come from.
+enum Rows {
+    Batches(Batches),
+    /// From the file as they lie there, from a row on.
+    Plain(Arc<Plain>, usize),
+}
+
+/// Some rows of a row group.
+enum Taken {
+    Batch(RecordBatch),
+    Plain(Arc<Plain>, Range<usize>),
+}
+
+impl Rows {
+    fn next(&mut self) -> Option<Result<Taken, ArrowError>> {
+        match self {
+            Self::Batches(batches) => Some(batches.next()?.map(Taken::Batch)),
+            Self::Plain(plain, at) => {
+                let rows = *at..plain.rows().min(*at + BATCH);
+                *at = rows.end;
+                (!rows.is_empty()).then(|| Ok(Taken::Plain(plain.clone(), rows)))
+            }
+        }
+    }
 }
 
 impl SharedArrow {
     /// Opens a row group when its first worker comes.
-    fn open(&self, group: usize) -> Result<Batches, Error> {
+    fn open(&self, group: usize) -> Result<Rows, Error> {
         let parquet = self.parquet.as_ref().expect("only row groups are opened late");
         // Opened anew: clones of one file share their position, and several threads would move it.
         let file = File::open(&parquet.path).map_err(|error| Error::Read { path: parquet.path.clone(), error })?;
+        if self.user.is_none() {
+            let columns: Vec<usize> = self.columns.iter().map(|place| parquet.wanted[*place]).collect();
+            if let Some(plain) = Plain::find(&file, &parquet.metadata, group, &columns) {
+                return Ok(Rows::Plain(Arc::new(plain), 0));
+            }
+        }
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, parquet.metadata.clone());
         let mask = ProjectionMask::roots(builder.parquet_schema(), parquet.wanted.iter().copied());
         let reader =
             builder.with_projection(mask).with_row_groups(vec![group]).with_batch_size(BATCH).build().map_err(
                 |error| Error::table(&self.name, format!("this Parquet file cannot be read ({error}); make it again")),
             )?;
-        Ok(Box::new(reader))
+        Ok(Rows::Batches(Box::new(reader)))
+    }
+
+    /// Puts rows that were read from where they lie in the file.
+    fn take_plain(
+        &self,
+        plain: &Plain,
+        rows: Range<usize>,
+        numbers: &mut Vec<f64>,
+        intake: &mut Intake<'_>,
+    ) -> Result<(), Error> {
+        let columns = self.columns.len();
+        let count = rows.len();
+        numbers.resize(columns * BATCH, 0.0);
+        for (column, numbers) in numbers.chunks_exact_mut(BATCH).enumerate() {
+            plain.read(column, rows.start, &mut numbers[..count]).map_err(|error| {
+                Error::table(&self.name, format!("this Parquet file cannot be read ({error}); make it again"))
+            })?;
+        }
+        let mut at = 0;
+        while at < count {
+            let some = intake.space().min(count - at);
+            for (column, numbers) in numbers.chunks_exact(BATCH).enumerate() {
+                put_numbers(&numbers[at..at + some], column, intake);
+            }
+            intake.advance(some);
+            at += some;
+        }
+        Ok(())
     }
 }
 
@@ -274,27 +337,37 @@ impl Shared for SharedArrow {
         // Workers start at different row groups and help out in the others when their own is done.
         let count = self.readers.len();
         let first = intake.worker() * count / intake.workers().max(1);
+        let mut numbers = Vec::new();
         for step in 0..count {
             let group = (first + step) % count;
             while !watch.stopped() && !intake.should_stop() {
-                let (batch, sequence) = {
+                let (taken, sequence) = {
                     let mut reader = self.readers[group].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    if reader.batches.is_none() {
-                        reader.batches = Some(self.open(group)?);
+                    if reader.rows.is_none() {
+                        reader.rows = Some(self.open(group)?);
                     }
-                    match reader.batches.as_mut().and_then(Iterator::next) {
+                    match reader.rows.as_mut().and_then(Rows::next) {
                         None => break,
-                        Some(batch) => {
+                        Some(taken) => {
                             reader.sequence += 1;
-                            (batch.map_err(|error| unreadable(&self.name, &error))?, reader.sequence)
+                            (taken.map_err(|error| unreadable(&self.name, &error))?, reader.sequence)
                         }
                     }
                 };
-                self.take(&batch, intake);
+                let rows = match &taken {
+                    Taken::Batch(batch) => {
+                        self.take(batch, intake);
+                        batch.num_rows()
+                    }
+                    Taken::Plain(plain, rows) => {
+                        self.take_plain(plain, rows.clone(), &mut numbers, intake)?;
+                        rows.len()
+                    }
+                };
                 intake.end_chunk(sequence);
-                watch.advance(match self.bytes_per_row {
-                    Some(bytes) => (bytes * batch.num_rows() as f64) as u64,
-                    None => size(&batch),
+                watch.advance(match (self.bytes_per_row, &taken) {
+                    (None, Taken::Batch(batch)) => size(batch),
+                    (bytes, _) => (bytes.unwrap_or(0.0) * rows as f64) as u64,
                 });
             }
         }
@@ -339,13 +412,9 @@ impl SharedArrow {
 /// Puts `count` values from `at` on into the panel.
 fn put_column(array: &ArrayRef, column: usize, at: usize, count: usize, intake: &mut Intake<'_>) {
     match intake.slot(column) {
-        Slot::Unit(slot) => match numbers(array, &intake.readers[column]) {
-            Numbers::Plain(values)
-                if array.null_count() == 0
-                    && intake.readers[column].is_plain_number()
-                    && !has_nan(&values[at..at + count]) =>
-            {
-                intake.numbers(slot)[..count].copy_from_slice(&values[at..at + count]);
+        Slot::Unit(_) => match numbers(array, &intake.readers[column]) {
+            Numbers::Plain(values) if array.null_count() == 0 => {
+                put_numbers(&values[at..at + count], column, intake);
             }
             Numbers::Plain(values) => {
                 for row in 0..count {
@@ -367,9 +436,18 @@ fn put_column(array: &ArrayRef, column: usize, at: usize, count: usize, intake: 
     }
 }
 
-/// Looks at all of them: a loop that stops at the first cannot take several at once, and hardly ever stops.
-fn has_nan(values: &[f64]) -> bool {
-    values.iter().fold(false, |found, value| found | value.is_nan())
+/// Puts numbers, of which NaN is absent, for the current and the following rows.
+fn put_numbers(values: &[f64], column: usize, intake: &mut Intake<'_>) {
+    let at_once = match intake.slot(column) {
+        Slot::Unit(slot) => intake.readers[column].is_plain_number() && intake.take_numbers(slot, values),
+        Slot::Code(_) => false,
+    };
+    if !at_once {
+        for (row, value) in values.iter().enumerate() {
+            let cell = intake.readers[column].number(*value);
+            intake.put_ahead(column, row, cell);
+        }
+    }
 }
 
 fn put_texts(texts: &Texts<'_>, column: usize, at: usize, count: usize, intake: &mut Intake<'_>) {

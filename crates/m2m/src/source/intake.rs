@@ -124,9 +124,16 @@ impl<'a> Intake<'a> {
         self.slots[column]
     }
 
-    /// Numbers for the current and the following rows; the caller keeps within the panel.
+    /// Space for the numbers of the current and the following rows; the caller keeps within the panel.
     pub fn numbers(&mut self, slot: usize) -> &mut [f64] {
         &mut self.panel.raw_units(slot)[self.row..]
+    }
+
+    /// Takes numbers for the current and the following rows at once, if none is missing; the caller keeps within the panel.
+    pub fn take_numbers(&mut self, slot: usize, numbers: &[f64]) -> bool {
+        let outside = self.panel.take_raw(slot, self.row, numbers);
+        self.counts.outside += outside.unwrap_or(0);
+        outside.is_some()
     }
 
     /// A cell for a column, `ahead` rows after the current one.

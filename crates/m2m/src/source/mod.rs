@@ -8,6 +8,7 @@ mod arrow;
 mod cell;
 mod csv;
 mod intake;
+mod plain;
 
 pub use csv::CsvOptions;
 pub use intake::{Place, Report};
@@ -108,19 +109,19 @@ fn keep(mut once: impl Read, name: String, watch: &dyn Watch) -> Result<CsvInput
     })
 }
 
-/// Reads a file from its start, whoever else reads it at the same time.
-pub(crate) struct FromStart {
+/// Reads a file from some place on, whoever else reads it at the same time.
+pub(crate) struct FromPlace {
     file: Arc<File>,
     at: u64,
 }
 
-impl FromStart {
-    pub fn new(file: &Arc<File>) -> Self {
-        Self { file: file.clone(), at: 0 }
+impl FromPlace {
+    pub fn new(file: &Arc<File>, at: u64) -> Self {
+        Self { file: file.clone(), at }
     }
 }
 
-impl Read for FromStart {
+impl Read for FromPlace {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         #[cfg(unix)]
         let read = std::os::unix::fs::FileExt::read_at(&*self.file, buffer, self.at)?;

@@ -9,7 +9,7 @@ use memchr::{memchr, memchr2, memrchr};
 
 use crate::Error;
 use crate::source::csv::CsvOptions;
-use crate::source::{CsvInput, FromStart};
+use crate::source::{CsvInput, FromPlace};
 
 /// What one worker parses at a time.
 const BLOCK: usize = 1 << 17;
@@ -42,7 +42,7 @@ impl Blocks {
             }
             CsvInput::Stdin => (Box::new(io::stdin()), "stdin".into()),
             CsvInput::Bytes { bytes, name } => (Box::new(io::Cursor::new(bytes.clone())), name.clone()),
-            CsvInput::Kept { file, name } => (Box::new(FromStart::new(file)), name.clone()),
+            CsvInput::Kept { file, name } => (Box::new(FromPlace::new(file, 0)), name.clone()),
         };
         let mut blocks = Self {
             input: reader,
