@@ -296,15 +296,22 @@ impl Points {
                 groups.extend(all.iter().zip(places.chunks_exact(self.count.max(1))));
             }
         }
+        let hits = |i: usize| (self.mean[i] * self.count as f64).round();
         let mut set = |i: usize, j: usize, count: f64| {
             gram[(i, j)] = count;
             gram[(j, i)] = count;
         };
-        // Sets of points, a few by a few at a time.
+        // Sets of points, a few by a few at a time. Where the sets of a group share out all points, the last is what the
+        // others leave, and is not looked at.
         let words = self.words();
+        let few = |group: &Group| (1..=FEW).contains(&group.len);
+        let shared_out = |group: &Group| {
+            few(group) && (group.first..group.first + group.len).map(hits).sum::<f64>() == self.count as f64
+        };
         let mut sets: Vec<(usize, &[u64])> = Vec::new();
-        for (group, _) in &groups {
-            sets.extend((group.first..).zip(group.sets.chunks_exact(words.max(1))));
+        for (group, _) in groups.iter().filter(|(group, _)| few(group)) {
+            let seen = group.len - usize::from(shared_out(group));
+            sets.extend((group.first..).zip(group.sets.chunks_exact(words.max(1))).take(seen));
         }
         let empty = vec![0; words];
         let padded = sets.len().next_multiple_of(TILE);
@@ -320,11 +327,27 @@ impl Points {
                 }
             }
         }
+        for (at, (a, _)) in groups.iter().enumerate().filter(|(_, (group, _))| shared_out(group)) {
+            let last = a.first + a.len - 1;
+            for (other, (b, _)) in groups.iter().enumerate().filter(|(other, (group, _))| *other != at && few(group)) {
+                // The last of both is found when both come after what it is made of.
+                let seen = b.len - usize::from(other > at && shared_out(b));
+                for j in b.first..b.first + seen {
+                    let rest = hits(j) - (a.first..last).map(|i| gram[(i, j)]).sum::<f64>();
+                    (gram[(last, j)], gram[(j, last)]) = (rest, rest);
+                }
+            }
+            gram[(last, last)] = hits(last);
+        }
+        let mut set = |i: usize, j: usize, count: f64| {
+            gram[(i, j)] = count;
+            gram[(j, i)] = count;
+        };
         // The rest point by point.
         let mut counts = Vec::new();
         for (at, (a, places)) in groups.iter().enumerate() {
             if a.len > FEW {
-                (a.first..a.first + a.len).for_each(|i| set(i, i, (self.mean[i] * self.count as f64).round()));
+                (a.first..a.first + a.len).for_each(|i| set(i, i, hits(i)));
             }
             for (b, others) in groups[..at].iter().filter(|(b, _)| a.len > FEW || b.len > FEW) {
                 let width = b.len + 1;
