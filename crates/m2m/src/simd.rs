@@ -3,7 +3,8 @@
 use crate::feature::phase::{GROUP, LOW, SAFE};
 use crate::panel::{Lane, PANEL};
 
-/// The instruction set that a kernel is compiled for.
+/// The instruction set that a kernel is compiled for. Anyone can name one; kernels get what [`Simd::available`] found, to
+/// which designs narrow what they are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Simd {
     /// Whatever the target has.

@@ -6,9 +6,9 @@
 //! ([`on_grid`]). Then
 //! $$2^{32}\,x\,W\,2^{-g} = 2^{17-g}\,(hW + 2^{-12}\,lW + 2^{14}\,W),$$
 //! and the phase is $2^{17-g}$ times the sum of these brackets over the columns, of which the parts $2^{-12}\,lW$ of up to
-//! 16 columns are rounded down together: less is lost by it than by the rounding of x. Processors multiply and add 16-bit
-//! numbers two at a time in every lane, faster than numbers of double precision, and whole numbers add up to the same
-//! in any order.
+//! 16 columns are rounded down together, by less than $2^{17-g}$: no more than the rounding of x may move the largest W, or
+//! than the last place of the phase. Processors multiply and add 16-bit numbers two at a time in every lane, faster than
+//! numbers of double precision, and whole numbers add up to the same in any order.
 
 use crate::feature::Inputs;
 use crate::panel::{Lane, PANEL, Panel, Record, Slot, Value};

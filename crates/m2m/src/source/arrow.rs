@@ -50,6 +50,10 @@ impl Reader {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|error| {
             Error::table(&name, format!("this Parquet file cannot be read ({error}); make it again"))
         })?;
+        // Columns are found by their place among the fields, of which some may be left out.
+        if metadata.parquet_schema().root_schema().get_fields().len() != metadata.schema().fields().len() {
+            return Err(Error::table(&name, "this Parquet file has columns that hold nothing; write it without them"));
+        }
         Ok(Self {
             name,
             schema: metadata.schema().clone(),

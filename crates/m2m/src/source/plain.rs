@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_schema::DataType;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::basic::{Compression, Encoding, Type};
@@ -50,7 +51,9 @@ impl Plain {
             .map(|column| {
                 let chunk = group.column(*column);
                 let kind = chunk.column_descr();
-                let plain = chunk.column_type() == Type::DOUBLE
+                // What a number means is the other reader's to say, so that both must take it for the same.
+                let plain = *metadata.schema().field(*column).data_type() == DataType::Float64
+                    && chunk.column_type() == Type::DOUBLE
                     && chunk.compression() == Compression::UNCOMPRESSED
                     && kind.max_rep_level() == 0
                     && kind.max_def_level() <= 1;
@@ -102,8 +105,13 @@ impl Plain {
 fn values(page: &Page, nullable: bool, file: &Arc<File>, start: u64) -> Option<(usize, u64)> {
     match page {
         Page::DataPage { num_values, encoding: Encoding::PLAIN, def_level_encoding: Encoding::RLE, .. } => {
-            let before = if nullable { all_present(file, start, *num_values)? } else { 0 };
-            Some((*num_values as usize, before))
+            let mut length = [0; 4];
+            if nullable {
+                FromPlace::new(file, start).read_exact(&mut length).ok()?;
+            }
+            let length = u32::from_le_bytes(length);
+            let before = if nullable { 4 + u64::from(length) } else { 0 };
+            all_present(file, start + 4, length, nullable, *num_values).then_some((*num_values as usize, before))
         }
         Page::DataPageV2 {
             num_values,
@@ -112,40 +120,48 @@ fn values(page: &Page, nullable: bool, file: &Arc<File>, start: u64) -> Option<(
             def_levels_byte_len,
             rep_levels_byte_len: 0,
             ..
-        } => Some((*num_values as usize, u64::from(*def_levels_byte_len))),
+        } => {
+            let length = *def_levels_byte_len;
+            all_present(file, start, length, nullable, *num_values).then_some((*num_values as usize, u64::from(length)))
+        }
         _ => None,
     }
 }
 
-/// The bytes that say which values of a page are present, if they say that all are: their length in four bytes, then runs,
-/// each with twice its length as a variable-length number and the level.
-fn all_present(file: &Arc<File>, start: u64, values: u32) -> Option<u64> {
+/// Whether the bytes that say which values of a page are present say that all are; there are none in a column where all
+/// have to be. They are runs, each with twice its length as a variable-length number and the level.
+fn all_present(file: &Arc<File>, start: u64, length: u32, nullable: bool, values: u32) -> bool {
     /// Enough for a few runs, and few where there are no missing values.
     const MOST: u32 = 256;
-    let mut reader = FromPlace::new(file, start);
-    let mut length = [0; 4];
-    reader.read_exact(&mut length).ok()?;
-    let length = u32::from_le_bytes(length);
-    let mut levels = vec![0; (length <= MOST).then_some(length as usize)?];
-    reader.read_exact(&mut levels).ok()?;
+    if !nullable || length > MOST {
+        return !nullable && length == 0;
+    }
+    let mut levels = vec![0; length as usize];
+    if FromPlace::new(file, start).read_exact(&mut levels).is_err() {
+        return false;
+    }
     let mut levels = levels.into_iter();
-    let mut present = 0u64;
-    while present < u64::from(values) {
+    let mut next_run = || {
         let mut run = 0u64;
         for place in 0..5 {
             let byte = levels.next()?;
             run |= u64::from(byte & 0x7f) << (7 * place);
             if byte < 0x80 {
-                break;
+                // An odd number announces levels bit by bit.
+                let whole = run % 2 == 0 && (1..=i32::MAX as u64).contains(&(run / 2)) && levels.next()? == 1;
+                return whole.then_some(run / 2);
             }
         }
-        // An odd number announces levels bit by bit.
-        if run % 2 == 1 || run == 0 || levels.next()? != 1 {
-            return None;
+        None
+    };
+    let mut present = 0;
+    while present < u64::from(values) {
+        match next_run() {
+            Some(run) => present += run,
+            None => return false,
         }
-        present += run / 2;
     }
-    Some(4 + u64::from(length))
+    true
 }
 
 /// A file of which only the headers of pages are read. What a page holds is noted by its place, and zeros stand for it.
@@ -253,6 +269,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A type that says that nothing is known of a column makes all of it missing, numbers or not.
+    #[test]
+    fn a_column_of_unknown_type_is_missing() {
+        use parquet::data_type::DoubleType;
+        use parquet::file::writer::SerializedFileWriter;
+        let message = "message t { optional double x (UNKNOWN); }";
+        let kind = Arc::new(parquet::schema::parser::parse_message_type(message).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let properties = Arc::new(plain().build());
+        let mut writer = SerializedFileWriter::new(File::create(&path).unwrap(), kind, properties).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<DoubleType>().write_batch(&[0.5; 16], Some(&[1; 16]), None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let schema = Schema::from_toml("[[column]]\nname='x'\ntype='number'\nmin=0\nmax=1").unwrap();
+        let sketcher = Sketcher::new(&schema, &Design::parse("hist").unwrap()).unwrap();
+        let table = Table::open(&[path], Default::default()).unwrap();
+        let (_, report) = sketch(&sketcher, &table, 1, &()).unwrap();
+        assert_eq!((report.rows, report.unreadable_cells()), (16, 16));
+    }
+
+    #[test]
+    fn levels_must_say_that_all_are_present() {
+        let said = |levels: &[u8], values: u32| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), levels).unwrap();
+            let file = Arc::new(file.reopen().unwrap());
+            all_present(&file, 0, levels.len() as u32, true, values)
+        };
+        assert!(said(&[32, 1], 16) && said(&[0xa0, 0x00, 1], 16) && said(&[16, 1, 16, 1], 16) && said(&[], 0));
+        // One level short, missing ones, bit by bit, a run of none, one without an end, one too long.
+        assert!(
+            !said(&[30, 1], 16) && !said(&[32, 0], 16) && !said(&[16, 1, 16, 0], 16) && !said(&[5, 0xff, 0xff], 16)
+        );
+        assert!(!said(&[0, 1, 32, 1], 16) && !said(&[0xa0, 0x80, 0x80, 0x80, 0x80, 1, 1], 16));
+        assert!(!said(&[0xfe, 0xff, 0xff, 0xff, 0x1f, 1], 16) && !said(&[32], 16) && !said(&[], 16));
     }
 
     #[test]
