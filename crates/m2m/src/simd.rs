@@ -105,25 +105,29 @@ pub(crate) fn phases(simd: Simd, turns: &Turns<'_>, phases: &mut [Lane<u32>; GRO
                 fn $name<const FIRST: usize, const N: usize>(turns: &Turns<'_>, phases: &mut [Lane<u32>; GROUP]) {
                     const STEPS: usize = PANEL / $lanes;
                     const { assert!(STEPS * $lanes == PANEL) };
+                    let pairs = turns.weights.len();
+                    let (high, low, weights) = (&turns.high[..pairs], &turns.low[..pairs], &turns.weights[..pairs]);
                     for step in 0..turns.records.div_ceil($lanes).min(STEPS) {
                         let mut sums = [$spread(0); N];
                         for j in 0..N {
                             sums[j] = $spread(turns.middle[FIRST + j]);
                         }
-                        let all = turns.high.chunks(SAFE).zip(turns.low.chunks(SAFE)).zip(turns.weights.chunks(SAFE));
-                        for ((high, low), weights) in all {
+                        let mut from = 0;
+                        while from < pairs {
+                            let to = pairs.min(from + SAFE);
                             let mut lows = [$spread(0); N];
-                            for ((high, low), weights) in high.iter().zip(low).zip(weights) {
-                                let high: &[i32; $lanes] = &high.as_chunks().0[step];
-                                let low: &[i32; $lanes] = &low.as_chunks().0[step];
+                            for pair in from..to {
+                                let high: &[i32; $lanes] = &high[pair].as_chunks().0[step];
+                                let low: &[i32; $lanes] = &low[pair].as_chunks().0[step];
                                 // SAFETY: both are as long as what is read, and the loads need no alignment.
                                 let (high, low) = unsafe { ($load(high.as_ptr().cast()), $load(low.as_ptr().cast())) };
                                 for j in 0..N {
-                                    let weights = $spread(weights[FIRST + j]);
+                                    let weights = $spread(weights[pair][FIRST + j]);
                                     sums[j] = $dot(sums[j], high, weights);
                                     lows[j] = $dot(lows[j], low, weights);
                                 }
                             }
+                            from = to;
                             for j in 0..N {
                                 sums[j] = $add(sums[j], $down::<{ LOW as _ }>(lows[j]));
                             }

@@ -1,7 +1,8 @@
 //! Do 95% intervals contain the truth 95% of the time? On artificial populations, and on real tables where they are at hand.
 //!
-//! `M2M_DATA=/path cargo test -p m2m --test coverage -- --nocapture` prints what was found, kind by kind. Real tables are
-//! not part of the project: without them the tests about them say so and pass.
+//! `M2M_DATA=/path cargo test -p m2m --test coverage -- --nocapture` prints what was found, kind by kind, over
+//! `M2M_RELEASES` releases of each table (two if it is not set). Real tables are not part of the project: without them the
+//! tests about them say so and pass.
 
 mod common;
 #[path = "common/seeded.rs"]
@@ -360,7 +361,8 @@ fn real(name: &str, schema: &str, designs: &[usize]) {
     let rows = source::read(&table, &schema, &()).unwrap();
     let case = Case { schema, rows };
     let mut tally = Tally::default();
-    for seed in 1..=2 {
+    let releases = std::env::var("M2M_RELEASES").map_or(2, |text| text.parse().expect("M2M_RELEASES is a number"));
+    for seed in 1..=releases {
         tally.run(&case, &table, designs, seed);
     }
     tally.judge(name);
