@@ -28,6 +28,9 @@ type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
 /// Rows in a batch of Parquet.
 const BATCH: usize = 4 * crate::panel::PANEL;
 
+/// Rows that a worker reads at a time from where they lie: as many as stay in its cache.
+const IN_PLACE: usize = 8 * crate::panel::PANEL;
+
 /// Rows that a worker takes at a time from a batch in memory, which may be the whole table.
 const SHARE: usize = 64 * crate::panel::PANEL;
 
@@ -278,7 +281,7 @@ impl Rows {
         match self {
             Self::Batches(batches) => Some(batches.next()?.map(Taken::Batch)),
             Self::Plain(plain, at) => {
-                let rows = *at..plain.rows().min(*at + BATCH);
+                let rows = *at..plain.rows().min(*at + IN_PLACE);
                 *at = rows.end;
                 (!rows.is_empty()).then(|| Ok(Taken::Plain(plain.clone(), rows)))
             }
@@ -317,8 +320,8 @@ impl SharedArrow {
     ) -> Result<(), Error> {
         let columns = self.columns.len();
         let count = rows.len();
-        numbers.resize(columns * BATCH, 0.0);
-        for (column, numbers) in numbers.chunks_exact_mut(BATCH).enumerate() {
+        numbers.resize(columns * IN_PLACE, 0.0);
+        for (column, numbers) in numbers.chunks_exact_mut(IN_PLACE).enumerate() {
             plain.read(column, rows.start, &mut numbers[..count]).map_err(|error| {
                 Error::table(&self.name, format!("this Parquet file cannot be read ({error}); make it again"))
             })?;
@@ -326,7 +329,7 @@ impl SharedArrow {
         let mut at = 0;
         while at < count {
             let some = intake.space().min(count - at);
-            for (column, numbers) in numbers.chunks_exact(BATCH).enumerate() {
+            for (column, numbers) in numbers.chunks_exact(IN_PLACE).enumerate() {
                 put_numbers(&numbers[at..at + some], column, intake);
             }
             intake.advance(some);
