@@ -148,7 +148,7 @@ fn all_present(file: &Arc<File>, start: u64, length: u32, nullable: bool, values
             run |= u64::from(byte & 0x7f) << (7 * place);
             if byte < 0x80 {
                 // An odd number announces levels bit by bit.
-                let whole = run % 2 == 0 && (1..=i32::MAX as u64).contains(&(run / 2)) && levels.next()? == 1;
+                let whole = run.is_multiple_of(2) && (1..=i32::MAX as u64).contains(&(run / 2)) && levels.next()? == 1;
                 return whole.then_some(run / 2);
             }
         }
