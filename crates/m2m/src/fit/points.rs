@@ -132,7 +132,7 @@ impl Points {
             for (set, hits) in sets.chunks_exact_mut(words.max(1)).zip(&mut hits) {
                 equal_bits(Simd::detect(), places, low, set);
                 low += 1;
-                *hits = set.iter().map(|word| word.count_ones()).sum();
+                *hits = common_bits(Simd::detect(), [set], [set])[0][0] as u32;
             }
         } else {
             places.iter().for_each(|place| hits[usize::from(*place).wrapping_sub(first).min(len)] += 1);
