@@ -118,13 +118,18 @@ impl Source {
 
 const FAILED: &str = "memory: what hands over the rows failed; read them without m2m to see why";
 
-/// An error of whoever hands over the rows, without its message, which may hold a value.
-fn calmed<T>(py: Python<'_>, error: PyErr) -> PyResult<T> {
+/// The kind of an error of whoever hands over the rows: its message may hold a value. What is no mistake, such as Ctrl-C,
+/// is passed on.
+fn kind(py: Python<'_>, error: PyErr) -> PyResult<String> {
     if !error.is_instance_of::<PyException>(py) {
         return Err(error);
     }
-    let kind = error.get_type(py).name()?.to_string();
-    fail(FAILED.replace("failed;", &format!("failed ({kind});")))
+    Ok(error.get_type(py).name()?.to_string())
+}
+
+/// Such an error without its message.
+fn calmed<T>(py: Python<'_>, error: PyErr) -> PyResult<T> {
+    fail(FAILED.replace("failed;", &format!("failed ({});", kind(py, error)?)))
 }
 
 fn table_error(message: &str) -> m2m::Error {
@@ -143,11 +148,7 @@ fn byte(text: &str) -> PyResult<u8> {
 /// Asks an object for its stream of batches.
 fn stream(data: &Bound<'_, PyAny>) -> PyResult<RecordBatchStreamReader> {
     RecordBatchStreamReader::from_pyarrow_bound(data).or_else(|error| {
-        if !error.is_instance_of::<PyException>(data.py()) {
-            return Err(error);
-        }
-        // The message of whoever failed may hold a value.
-        let kind = error.get_type(data.py()).name()?.to_string();
+        let kind = kind(data.py(), error)?;
         fail(format!(
             "memory: these rows cannot be handed over as Arrow ({kind}); give every column one type, such as text or float64, and a new stream if this one was read before"
         ))

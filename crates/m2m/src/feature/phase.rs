@@ -296,7 +296,7 @@ mod tests {
     use crate::schema::Schema;
     use proptest::prelude::*;
 
-    /// Numbers, then one column of three levels; each number may be missing.
+    /// Numbers, each of which may be missing, then a column of levels.
     fn table(numbers: usize) -> (Schema, Inputs) {
         let mut text = String::new();
         for i in 0..numbers {

@@ -297,10 +297,6 @@ impl Points {
             }
         }
         let hits = |i: usize| (self.mean[i] * self.count as f64).round();
-        let mut set = |i: usize, j: usize, count: f64| {
-            gram[(i, j)] = count;
-            gram[(j, i)] = count;
-        };
         // Sets of points, a few by a few at a time. Where the sets of a group share out all points, the last is what the
         // others leave, and is not looked at.
         let words = self.words();
@@ -322,7 +318,7 @@ impl Points {
                     common_bits::<TILE>(simd, std::array::from_fn(|i| a[i].1), std::array::from_fn(|i| b[i].1));
                 for ((i, _), common) in a.iter().zip(&common) {
                     for ((j, _), common) in b.iter().zip(common).filter(|((j, _), _)| (*i).max(*j) < usize::MAX) {
-                        set(*i, *j, *common as f64);
+                        set(gram, *i, *j, *common as f64);
                     }
                 }
             }
@@ -330,24 +326,20 @@ impl Points {
         for (at, (a, _)) in groups.iter().enumerate().filter(|(_, (group, _))| shared_out(group)) {
             let last = a.first + a.len - 1;
             for (other, (b, _)) in groups.iter().enumerate().filter(|(other, (group, _))| *other != at && few(group)) {
-                // The last of both is found when both come after what it is made of.
+                // Where both leave out their last sets, these two meet when the later group's turn comes.
                 let seen = b.len - usize::from(other > at && shared_out(b));
                 for j in b.first..b.first + seen {
                     let rest = hits(j) - (a.first..last).map(|i| gram[(i, j)]).sum::<f64>();
-                    (gram[(last, j)], gram[(j, last)]) = (rest, rest);
+                    set(gram, last, j, rest);
                 }
             }
             gram[(last, last)] = hits(last);
         }
-        let mut set = |i: usize, j: usize, count: f64| {
-            gram[(i, j)] = count;
-            gram[(j, i)] = count;
-        };
         // The rest point by point.
         let mut counts = Vec::new();
         for (at, (a, places)) in groups.iter().enumerate() {
             if a.len > FEW {
-                (a.first..a.first + a.len).for_each(|i| set(i, i, hits(i)));
+                (a.first..a.first + a.len).for_each(|i| set(gram, i, i, hits(i)));
             }
             for (b, others) in groups[..at].iter().filter(|(b, _)| a.len > FEW || b.len > FEW) {
                 let width = b.len + 1;
@@ -359,11 +351,17 @@ impl Points {
                 }
                 for (i, counts) in counts.chunks_exact(width).take(a.len).enumerate() {
                     let counts = counts.iter().take(b.len).enumerate();
-                    counts.for_each(|(j, count)| set(a.first + i, b.first + j, f64::from(*count)));
+                    counts.for_each(|(j, count)| set(gram, a.first + i, b.first + j, f64::from(*count)));
                 }
             }
         }
     }
+}
+
+/// Writes a count into both triangles.
+fn set(gram: &mut Mat<f64>, i: usize, j: usize, count: f64) {
+    gram[(i, j)] = count;
+    gram[(j, i)] = count;
 }
 
 /// Writes a block into both triangles.
