@@ -23,6 +23,7 @@ use faer::{Mat, Side};
 
 use crate::Error;
 use crate::feature::{MapSpec, MergedSpec};
+use crate::fit::completion;
 use crate::fit::composition::{self, Composition};
 use crate::fit::points::dot;
 use crate::fit::separate::Term;
@@ -111,7 +112,9 @@ const DECAYS: [f64; 7] = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0];
 const SCALES: usize = 15;
 /// The scale of interactions of three columns that no table tells of, over the root of that of two: weaker where columns
 /// are nearly independent, but not as weak as products of interactions of two would be.
-const UNSEEN: f64 = 0.035;
+const UNSEEN: f64 = 0.02;
+/// What other pairs imply for one is multiplied by at most this: it was shrunk on the way.
+const MOST: f64 = 1.5;
 /// The scale of a pair of columns that no table tells of.
 const UNKNOWN: f64 = 1.0 / 3.0;
 
@@ -586,23 +589,110 @@ fn read(tables: &[Table], groups: &Groups, prior: &Independent) -> (Vec<Option<S
     let basis =
         |(axis, groups): (&Axis, &Option<Vec<u32>>)| groups.as_ref().map(|groups| Arc::new(Basis::new(axis, groups)));
     let bases: Vec<Option<Arc<Basis>>> = prior.axes.iter().zip(groups).map(basis).collect();
-    let best = DECAYS.iter().map(|decay| with_decay(&bases, tables, *decay)).max_by(|(a, ..), (b, ..)| a.total_cmp(b));
-    let (_, scores, sets) = best.expect("there are decays to be tried");
-    (scores, sets)
+    let looks = DECAYS.iter().map(|decay| Look::with_decay(&bases, tables, *decay));
+    let best = looks.max_by(|a, b| a.evidence.total_cmp(&b.evidence)).expect("there are decays to be tried");
+    let best = if tables.iter().all(|table| table.columns.len() == 2) { best.again() } else { best };
+    (best.columns, best.sets)
 }
 
-/// The posterior of tables of equally many columns under one decay, with the logarithm of its evidence first.
-fn with_decay(bases: &[Option<Arc<Basis>>], tables: &[Table], decay: f64) -> (f64, Vec<Option<Scores>>, Vec<Set>) {
-    let columns: Vec<Option<Scores>> =
-        bases.iter().map(|basis| basis.as_ref().map(|basis| Scores::new(basis, decay))).collect();
-    let readings: Vec<Reading> = tables.iter().map(|table| table.read(&columns)).collect();
+/// A reading of tables of equally many columns.
+struct Look {
+    /// The logarithm of how likely the tables are.
+    evidence: f64,
+    columns: Vec<Option<Scores>>,
+    readings: Vec<Reading>,
+    sets: Vec<Set>,
+}
+
+impl Look {
+    /// The posterior under one decay.
+    fn with_decay(bases: &[Option<Arc<Basis>>], tables: &[Table], decay: f64) -> Self {
+        let columns: Vec<Option<Scores>> =
+            bases.iter().map(|basis| basis.as_ref().map(|basis| Scores::new(basis, decay))).collect();
+        let readings: Vec<Reading> = tables.iter().map(|table| table.read(&columns)).collect();
+        let (evidence, sets) = posteriors(&readings, tables.iter().map(|table| &table.columns[..]));
+        Self { evidence, columns, readings, sets }
+    }
+
+    /// The posterior of pairs of columns if it is taken for known beforehand what the other pairs imply for each, unless the
+    /// tables speak against it. How far to go towards that is the same for all, and fitted to the tables.
+    fn again(mut self) -> Self {
+        let guesses = self.guesses();
+        let expected = |(guess, reading): (&Vec<f64>, &Reading)| -> Vec<f64> {
+            guess.iter().zip(&reading.singular).map(|(guess, singular)| guess * singular).collect()
+        };
+        let expected: Vec<Vec<f64>> = guesses.iter().zip(&self.readings).map(expected).collect();
+        let along = |(expected, reading): (&Vec<f64>, &Reading)| dot(expected, &reading.moments) / reading.noise;
+        let square = |(expected, reading): (&Vec<f64>, &Reading)| dot(expected, expected) / reading.noise;
+        let total: f64 = expected.iter().zip(&self.readings).map(square).sum();
+        let way = expected.iter().zip(&self.readings).map(along).sum::<f64>() / total.max(1e-300);
+        let way = way.clamp(0.0, MOST);
+        let left = |(expected, reading): (&Vec<f64>, &Reading)| Reading {
+            moments: reading.moments.iter().zip(expected).map(|(y, x)| y - way * x).collect(),
+            singular: reading.singular.clone(),
+            noise: reading.noise,
+        };
+        let left: Vec<Reading> = expected.iter().zip(&self.readings).map(left).collect();
+        let (evidence, corrections) = posteriors(&left, self.sets.iter().map(|set| &set.columns[..]));
+        if evidence <= self.evidence {
+            return self;
+        }
+        // What tables say nothing of keeps the scale of the whole interaction, of which this is but what was left.
+        for ((set, correction), guess) in self.sets.iter_mut().zip(corrections).zip(&guesses) {
+            set.mean = correction.mean.iter().zip(guess).map(|(x, guess)| x + way * guess).collect();
+            (set.variance, set.gain) = (correction.variance, correction.gain);
+        }
+        Self { evidence, ..self }
+    }
+
+    /// What the other pairs imply for each, in its scores.
+    fn guesses(&self) -> Vec<Vec<f64>> {
+        // Seen scores in terms of as many orthonormal functions: R R^⊤ = L L^⊤.
+        let root = |scores: &Option<Scores>| {
+            let Some(Scores { seen, rotation, .. }) = scores.as_ref().filter(|scores| scores.seen > 0) else {
+                return Mat::zeros(0, 0);
+            };
+            let rows = rotation.as_ref().subrows(0, *seen);
+            let root = (rows * rows.transpose()).llt(Side::Lower).expect("scores are independent");
+            root.L().to_owned()
+        };
+        let roots: Vec<Mat<f64>> = self.columns.iter().map(root).collect();
+        let sizes: Vec<usize> = roots.iter().map(Mat::nrows).collect();
+        let block = |set: &Set| {
+            let &[a, b] = &set.columns[..] else { unreachable!("these are of two columns") };
+            let mean = Mat::from_fn(sizes[a], sizes[b], |r, c| set.mean[r * sizes[b] + c]);
+            ([a, b], roots[a].transpose() * mean * &roots[b])
+        };
+        let pairs: Vec<completion::Pair> = self.sets.iter().map(block).collect();
+        let in_scores = |(([a, b], _), guess): (&completion::Pair, Mat<f64>)| {
+            let half = solve_transposed(&roots[*a], guess);
+            let whole = solve_transposed(&roots[*b], half.transpose().to_owned());
+            (0..sizes[*a]).flat_map(|r| (0..sizes[*b]).map(move |c| (r, c))).map(|(r, c)| whole[(c, r)]).collect()
+        };
+        pairs.iter().zip(completion::guesses(&sizes, &pairs)).map(in_scores).collect()
+    }
+}
+
+/// L^-⊤ B for a lower triangular L.
+fn solve_transposed(lower: &Mat<f64>, mut b: Mat<f64>) -> Mat<f64> {
+    for c in 0..b.ncols() {
+        for r in (0..b.nrows()).rev() {
+            let known: f64 = (r + 1..b.nrows()).map(|k| lower[(k, r)] * b[(k, c)]).sum();
+            b[(r, c)] = (b[(r, c)] - known) / lower[(r, r)];
+        }
+    }
+    b
+}
+
+/// The posteriors of tables with these columns under the law of scales that fits them best; the logarithm of their
+/// likelihood first.
+fn posteriors<'a>(readings: &[Reading], columns: impl Iterator<Item = &'a [usize]>) -> (f64, Vec<Set>) {
     let likelihoods: Vec<[f64; SCALES]> = readings.iter().map(Reading::likelihoods).collect();
     let (law, evidence) = fit_law(&likelihoods);
-    let posterior = |((table, reading), likelihoods): ((&Table, &Reading), &[f64; SCALES])| {
-        reading.posterior(&table.columns, likelihoods, &law)
+    let posterior = |((reading, columns), likelihoods): ((&Reading, &[usize]), &[f64; SCALES])| {
+        reading.posterior(columns, likelihoods, &law)
     };
-    let sets = tables.iter().zip(&readings).zip(&likelihoods).map(posterior).collect();
-    (evidence, columns, sets)
+    (evidence, readings.iter().zip(columns).zip(&likelihoods).map(posterior).collect())
 }
 
 /// A released table, as shares of the rows.

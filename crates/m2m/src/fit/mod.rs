@@ -25,6 +25,7 @@
 
 mod closed;
 mod columns;
+mod completion;
 mod composition;
 mod interactions;
 mod points;
