@@ -5,6 +5,7 @@ use faer::Mat;
 use crate::feature::{Cells, HistSpec, MapSpec};
 use crate::fit::closed::Closed;
 use crate::fit::separate::Term;
+use crate::fit::shrink::shrink;
 use crate::prior::{Axis, Independent, Marginal, marginals, tables};
 use crate::release::Release;
 use crate::{Error, Schema};
@@ -225,9 +226,9 @@ fn from_marginal(release: &Release, marginal: Marginal, merged: Option<Merged>, 
     let deviation = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9);
     let nullable = release.schema().columns()[marginal.cells.column()].nullable;
     let law = match merged.filter(|merged| merged.groups.len() == marginal.cells.len()) {
-        Some(merged) => merged.refine(&probabilities, deviation, nullable),
+        Some(merged) => merged.refine(&probabilities, deviation, nullable, marginal.cells.in_order()),
         None if release.blocks().iter().all(|block| matches!(block.map(), MapSpec::Hist(_))) => {
-            let (mut freed, variance) = shrink(&probabilities, deviation);
+            let (mut freed, variance) = shrink(&probabilities, deviation, marginal.cells.in_order());
             let mut freedom = variance.clone();
             let missing = probabilities.len() - 1;
             if !nullable && probabilities[missing] < STANDS_OUT * deviation {
@@ -287,7 +288,7 @@ impl Merged {
 
     /// Cells that agree as well as possible with their own noisy values and with those of the groups: the groups first, then
     /// the cells of each, freed of noise.
-    fn refine(self, noisy: &[f64], deviation: f64, nullable: bool) -> Law {
+    fn refine(self, noisy: &[f64], deviation: f64, nullable: bool, order: Option<Vec<usize>>) -> Law {
         let count = self.shares.len();
         let groups = &self.groups;
         let members = |group: usize| (0..noisy.len()).filter(move |cell| groups[*cell] as usize == group);
@@ -301,7 +302,7 @@ impl Merged {
         let cells: Vec<f64> = (0..noisy.len())
             .map(|cell| noisy[cell] + moved[groups[cell] as usize] / sizes[groups[cell] as usize])
             .collect();
-        let (mut freed, variance) = shrink(&cells, deviation);
+        let (mut freed, variance) = shrink(&cells, deviation, order);
         let (mut freedom, mut group_freedom) = (variance.clone(), left.clone());
         let missing = noisy.len() - 1;
         let group = groups[missing] as usize;
@@ -376,61 +377,6 @@ fn settle(schema: &Schema, cells: Cells, law: Law, deviation: f64) -> (Axis, Kno
     (axis, Knowledge { cells, variance, groups, noise: true, within, effects: Mat::new(), tilts: Vec::new() })
 }
 
-/// Cells, many of which may be empty or small, freed of noise: posterior means and variances under a prior that is fitted to
-/// the cells themselves, a mixture of zero and of exponential laws whose scales stand out of the noise.
-fn shrink(noisy: &[f64], deviation: f64) -> (Vec<f64>, Vec<f64>) {
-    const ROUNDS: usize = 40;
-    let density = |z: f64| (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt();
-    let below = |z: f64| 0.5 * libm::erfc(-z / std::f64::consts::SQRT_2);
-    // In units of the noise.
-    let z: Vec<f64> = noisy.iter().map(|x| x / deviation).collect();
-    let largest = z.iter().fold(2.0f64, |a, b| a.max(*b));
-    let scales: Vec<f64> = (2..).map(|k| 2f64.powi(k)).take_while(|scale| *scale <= 2.0 * largest.max(2.0)).collect();
-    // Likelihood, mean and second moment of each cell under each law; zero is the first.
-    let laws: Vec<Vec<(f64, f64, f64)>> = z
-        .iter()
-        .map(|z| {
-            let zero = (density(*z).max(1e-290), 0.0, 0.0);
-            let exponential = |scale: &f64| {
-                let centre = z - 1.0 / scale;
-                // The normal law about the centre, cut off at zero; its tail far below by the first terms of a series.
-                let (mass, ratio) = if centre > -25.0 {
-                    (below(centre), density(centre) / below(centre))
-                } else {
-                    (density(centre) / -centre, -centre - 1.0 / centre)
-                };
-                let likelihood = mass.max(1e-290) * ((0.5 / scale - z) / scale).exp() / scale;
-                let first = (centre + ratio).max(0.0);
-                (likelihood, first, (1.0 + centre * first).max(first * first))
-            };
-            std::iter::once(zero).chain(scales.iter().map(exponential)).collect()
-        })
-        .collect();
-    let count = scales.len() + 1;
-    let mut weights = vec![1.0 / count as f64; count];
-    let share = |cell: &[(f64, f64, f64)], weights: &[f64]| -> Vec<f64> {
-        let parts: Vec<f64> = cell.iter().zip(weights).map(|((likelihood, ..), weight)| likelihood * weight).collect();
-        let total: f64 = parts.iter().sum::<f64>().max(1e-300);
-        parts.iter().map(|part| part / total).collect()
-    };
-    for _ in 0..ROUNDS {
-        // One cell's worth of doubt.
-        let mut next = vec![1.0 / count as f64; count];
-        for cell in &laws {
-            next.iter_mut().zip(share(cell, &weights)).for_each(|(sum, share)| *sum += share);
-        }
-        weights = next.iter().map(|sum| sum / (z.len() + 1) as f64).collect();
-    }
-    laws.iter()
-        .map(|cell| {
-            let shares = share(cell, &weights);
-            let mean: f64 = shares.iter().zip(cell).map(|(share, (_, first, _))| share * first).sum();
-            let square: f64 = shares.iter().zip(cell).map(|(share, (_, _, second))| share * second).sum();
-            (mean * deviation, (square - mean * mean).max(DOUBT) * deviation * deviation)
-        })
-        .unzip()
-}
-
 /// The numbers from 0 up that have a given sum and are nearest to some with errors of given variances; those without any
 /// stay as they are.
 fn near(numbers: &[f64], variances: &[f64], sum: f64) -> Vec<f64> {
@@ -461,8 +407,6 @@ fn leans(cells: &Cells, probabilities: &[f64], deviation: f64) -> Vec<f64> {
 
 /// How much of the noise's variance remains in a cell that came out below zero and was set to it.
 const CLIPPED: f64 = 0.25;
-/// How much of it remains at least in a cell that is taken for empty.
-const DOUBT: f64 = 0.1;
 
 /// How far a column may be from level within its cells, as a variance relative to that of the cell: judged by how far
 /// neighbouring cells differ (a slope) and how far one stands out from both its neighbours (a spike, whose place within

@@ -30,6 +30,7 @@ mod composition;
 mod interactions;
 mod points;
 mod separate;
+mod shrink;
 mod tree;
 mod triangle;
 

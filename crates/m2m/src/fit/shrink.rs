@@ -1,0 +1,312 @@
+//! Noisy cells of a histogram, many of which may be empty or small, freed of noise.
+//!
+//! Cells are taken for draws from exponential laws of some scale, or for zero. Which scales are common is learned from
+//! the cells themselves (expectation maximisation), and so is how it goes on from one cell to the next: a cell of
+//! numbers most often has the scale of its neighbour or the one beside it, so that a tail of cells that are faint one by one
+//! is known for faint as a whole (a hidden Markov chain). Levels have no neighbours.
+
+use crate::fit::points::dot;
+
+/// Powers of two, in standard deviations of the noise, from which on scales are tried: one cell that stands alone has to
+/// stand out, many side by side do not. Each is weighed by how likely it makes the cells.
+const SMALLEST: [i32; 3] = [2, 1, 0];
+const ROUNDS: usize = 40;
+/// How much of the noise's variance remains at least in a cell that is taken for empty.
+const DOUBT: f64 = 0.1;
+
+/// Posterior means and variances of cells with noise of one deviation. `order` is that of the cells that have one.
+pub(super) fn shrink(noisy: &[f64], deviation: f64, order: Option<Vec<usize>>) -> (Vec<f64>, Vec<f64>) {
+    let tried = if order.is_some() { &SMALLEST[..] } else { &SMALLEST[..1] };
+    let chain = order.unwrap_or_default();
+    let mut chains: Vec<Vec<usize>> =
+        (0..noisy.len()).filter(|cell| !chain.contains(cell)).map(|cell| vec![cell]).collect();
+    chains.push(chain);
+    // In units of the noise.
+    let z: Vec<f64> = noisy.iter().map(|x| x / deviation).collect();
+    let readings: Vec<Reading> = tried.iter().map(|smallest| Reading::new(&z, &chains, *smallest)).collect();
+    let best = readings.iter().map(|reading| reading.evidence).fold(f64::NEG_INFINITY, f64::max);
+    let mut weights: Vec<f64> = readings.iter().map(|reading| (reading.evidence - best).exp()).collect();
+    normalise(&mut weights);
+    let moments = |cell: usize| {
+        let of = |moment: fn(&(f64, f64)) -> f64| -> f64 {
+            weights.iter().zip(&readings).map(|(weight, reading)| weight * moment(&reading.moments[cell])).sum()
+        };
+        let (mean, square) = (of(|moments| moments.0), of(|moments| moments.1));
+        (mean * deviation, (square - mean * mean).max(DOUBT) * deviation * deviation)
+    };
+    (0..noisy.len()).map(moments).unzip()
+}
+
+/// What cells look like if scales begin at some size.
+struct Reading {
+    /// The logarithm of how likely the cells are, less one for each law that there can be.
+    evidence: f64,
+    /// Means and mean squares of the cells.
+    moments: Vec<(f64, f64)>,
+}
+
+impl Reading {
+    fn new(z: &[f64], chains: &[Vec<usize>], smallest: i32) -> Self {
+        let largest = z.iter().fold(2.0f64, |a, b| a.max(*b));
+        let scales: Vec<f64> = (smallest..).map(|k| 2f64.powi(k)).take_while(|scale| *scale <= 2.0 * largest).collect();
+        let under_all = |z: &f64| std::iter::once(zero(*z)).chain(scales.iter().map(|s| exponential(*z, *s))).collect();
+        let cells: Vec<Vec<Cell>> = z.iter().map(under_all).collect();
+        let laws = scales.len() + 1;
+        let mut law = Transitions::new(laws);
+        for _ in 0..ROUNDS {
+            let mut counts = Transitions::doubt(laws);
+            chains.iter().for_each(|chain| _ = law.posterior(chain, &cells, |_, _| {}, &mut counts));
+            law = counts.normalised();
+        }
+        let mut moments = vec![(0.0, 0.0); z.len()];
+        let mut keep = |cell: usize, shares: &[f64]| {
+            let mean: f64 = shares.iter().zip(&cells[cell]).map(|(share, law)| share * law.first).sum();
+            let square: f64 = shares.iter().zip(&cells[cell]).map(|(share, law)| share * law.second).sum();
+            moments[cell] = (mean, square);
+        };
+        let mut unused = Transitions::doubt(laws);
+        let log: f64 = chains.iter().map(|chain| law.posterior(chain, &cells, &mut keep, &mut unused)).sum();
+        Self { evidence: log - laws as f64, moments }
+    }
+}
+
+/// How likely a noisy cell is under one law, and what is then to be expected of it and of its square.
+#[derive(Clone, Copy)]
+struct Cell {
+    likelihood: f64,
+    first: f64,
+    second: f64,
+}
+
+fn density(z: f64) -> f64 {
+    (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt()
+}
+
+fn zero(z: f64) -> Cell {
+    Cell { likelihood: density(z).max(1e-290), first: 0.0, second: 0.0 }
+}
+
+fn exponential(z: f64, scale: f64) -> Cell {
+    let below = |z: f64| 0.5 * libm::erfc(-z / std::f64::consts::SQRT_2);
+    let centre = z - 1.0 / scale;
+    // The normal law about the centre, cut off at zero; its tail far below by the first terms of a series.
+    let (log_mass, ratio) = if centre > -25.0 {
+        (below(centre).ln(), density(centre) / below(centre))
+    } else {
+        (-0.5 * centre * centre - (-centre * std::f64::consts::TAU.sqrt()).ln(), -centre - 1.0 / centre)
+    };
+    let likelihood = (log_mass + (0.5 / scale - z) / scale).exp() / scale;
+    let first = (centre + ratio).max(0.0);
+    Cell { likelihood: likelihood.max(1e-290), first, second: (1.0 + centre * first).max(first * first) }
+}
+
+/// How the law of a cell follows from that of the one before.
+struct Transitions {
+    /// After an empty cell, and after another one: runs of empty cells are long, whatever the others do.
+    after: [Steps; 2],
+    /// How common each law is where a chain begins or anything can follow. The first is that of empty cells.
+    weights: Vec<f64>,
+}
+
+/// Probabilities that the law stays the same, is one beside it, or any; also their expected numbers.
+#[derive(Clone, Copy)]
+struct Steps {
+    same: f64,
+    beside: f64,
+    any: f64,
+}
+
+impl Transitions {
+    fn new(laws: usize) -> Self {
+        let steps = Steps { same: 0.4, beside: 0.3, any: 0.3 };
+        Self { after: [steps; 2], weights: vec![1.0 / laws as f64; laws] }
+    }
+
+    /// What is counted from: one cell's worth of doubt, and as much about each step.
+    fn doubt(laws: usize) -> Self {
+        let steps = Steps { same: 1.0, beside: 1.0, any: 1.0 };
+        Self { after: [steps; 2], weights: vec![1.0 / laws as f64; laws] }
+    }
+
+    /// From numbers to probabilities.
+    fn normalised(mut self) -> Self {
+        for steps in &mut self.after {
+            let total = steps.same + steps.beside + steps.any;
+            *steps = Steps { same: steps.same / total, beside: steps.beside / total, any: steps.any / total };
+        }
+        normalise(&mut self.weights);
+        self
+    }
+
+    /// Calls with the probabilities of the laws of each cell of a chain, and adds to counts. Returns the logarithm of the
+    /// likelihood.
+    fn posterior(
+        &self,
+        chain: &[usize],
+        cells: &[Vec<Cell>],
+        mut call: impl FnMut(usize, &[f64]),
+        counts: &mut Self,
+    ) -> f64 {
+        let laws = self.weights.len();
+        let best = |cell: usize| cells[cell].iter().fold(0.0f64, |best, law| best.max(law.likelihood));
+        let likelihoods = |cell: usize| -> Vec<f64> {
+            let best = best(cell);
+            cells[cell].iter().map(|law| law.likelihood / best).collect()
+        };
+        let mut log = 0.0;
+        // Forward: the laws of each cell given the cells up to it.
+        let mut forward: Vec<Vec<f64>> = Vec::with_capacity(chain.len());
+        for cell in chain {
+            let mut next = match forward.last() {
+                Some(last) => {
+                    let mut next = vec![0.0; laws];
+                    for (Steps { same, beside, any }, from) in self.after.iter().zip(by_emptiness(last)) {
+                        let (near, all) = (beside_of(&from), any * from.iter().sum::<f64>());
+                        for (s, p) in next.iter_mut().enumerate() {
+                            *p += same * from[s] + beside * near[s] + all * self.weights[s];
+                        }
+                    }
+                    next
+                }
+                None => self.weights.clone(),
+            };
+            next.iter_mut().zip(likelihoods(*cell)).for_each(|(p, likelihood)| *p *= likelihood);
+            log += (next.iter().sum::<f64>() * best(*cell)).ln();
+            normalise(&mut next);
+            forward.push(next);
+        }
+        // Backward: how likely the cells after it are under each law of a cell.
+        let mut backward = vec![1.0; laws];
+        for (at, cell) in chain.iter().enumerate().rev() {
+            let mut here: Vec<f64> = forward[at].iter().zip(&backward).map(|(f, b)| f * b).collect();
+            normalise(&mut here);
+            call(*cell, &here);
+            let mut later: Vec<f64> = likelihoods(*cell).iter().zip(&backward).map(|(l, b)| l * b).collect();
+            normalise(&mut later);
+            let from_any = dot(&self.weights, &later).max(1e-300);
+            let mut began = 1.0;
+            if at > 0 {
+                let taken: Vec<Steps> = (self.after.iter().zip(by_emptiness(&forward[at - 1])))
+                    .map(|(steps, from)| Steps {
+                        same: steps.same * dot(&from, &later),
+                        beside: steps.beside * dot(&beside_of(&from), &later),
+                        any: steps.any * from.iter().sum::<f64>() * from_any,
+                    })
+                    .collect();
+                let total = taken.iter().map(|steps| steps.same + steps.beside + steps.any).sum::<f64>().max(1e-300);
+                began = 0.0;
+                for (count, steps) in counts.after.iter_mut().zip(&taken) {
+                    count.same += steps.same / total;
+                    count.beside += steps.beside / total;
+                    count.any += steps.any / total;
+                    began += steps.any / total;
+                }
+            }
+            for ((count, w), x) in counts.weights.iter_mut().zip(&self.weights).zip(&later) {
+                *count += began * w * x / from_any;
+            }
+            let near = beside_of(&later);
+            backward = (0..laws)
+                .map(|s| {
+                    let Steps { same, beside, any } = self.after[usize::from(s > 0)];
+                    same * later[s] + beside * near[s] + any * from_any
+                })
+                .collect();
+        }
+        log
+    }
+}
+
+/// The part of the first law, and the part of all others.
+fn by_emptiness(laws: &[f64]) -> [Vec<f64>; 2] {
+    let of = |empty: bool| laws.iter().enumerate().map(|(at, p)| if (at == 0) == empty { *p } else { 0.0 }).collect();
+    [of(true), of(false)]
+}
+
+/// Half to either side; at an end the half that would leave stays.
+fn beside_of(from: &[f64]) -> Vec<f64> {
+    let last = from.len() - 1;
+    (0..=last).map(|at| 0.5 * (from[at.saturating_sub(1)] + from[(at + 1).min(last)])).collect()
+}
+
+fn normalise(numbers: &mut [f64]) {
+    let total = numbers.iter().sum::<f64>().max(1e-300);
+    numbers.iter_mut().for_each(|x| *x /= total);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::PublicStream;
+
+    /// The posterior of a chain is that of adding up over all sequences of laws.
+    #[test]
+    fn chains_are_summed_over_all_sequences() {
+        let after = [Steps { same: 0.7, beside: 0.1, any: 0.2 }, Steps { same: 0.5, beside: 0.3, any: 0.2 }];
+        let law = Transitions { after, weights: vec![0.2, 0.5, 0.3] };
+        let z = [0.3, 5.0, 1.0, -0.7];
+        let cells: Vec<Vec<Cell>> =
+            z.iter().map(|z| vec![zero(*z), exponential(*z, 1.0), exponential(*z, 4.0)]).collect();
+        let step = |a: usize, b: usize| {
+            let to_side = |side: i32| ((a as i32 + side).clamp(0, 2) == b as i32) as u8 as f64;
+            let Steps { same, beside, any } = law.after[usize::from(a > 0)];
+            same * f64::from(a == b) + beside * 0.5 * (to_side(-1) + to_side(1)) + any * law.weights[b]
+        };
+        let mut expected = vec![vec![0.0; 3]; 4];
+        for code in 0..81usize {
+            let laws: Vec<usize> = (0..4).map(|at| code / 3usize.pow(at) % 3).collect();
+            let mut p = law.weights[laws[0]];
+            p *= laws.windows(2).map(|w| step(w[0], w[1])).product::<f64>();
+            p *= laws.iter().zip(&cells).map(|(law, cell)| cell[*law].likelihood).product::<f64>();
+            laws.iter().zip(&mut expected).for_each(|(law, sums)| sums[*law] += p);
+        }
+        let total: f64 = expected[0].iter().sum();
+        expected.iter_mut().for_each(|sums| normalise(sums));
+        let mut found = vec![Vec::new(); 4];
+        let log = law.posterior(
+            &[0, 1, 2, 3],
+            &cells,
+            |cell, shares| found[cell] = shares.to_vec(),
+            &mut Transitions::doubt(3),
+        );
+        assert!((log - total.ln()).abs() < 1e-12, "{log}, not {}", total.ln());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}, not {expected:?}");
+        }
+    }
+
+    /// Moments of an exponential law seen through noise, by adding up over a fine grid.
+    #[test]
+    fn exponential_laws_have_their_moments() {
+        for (z, scale) in [(0.5, 0.25), (-2.0, 1.0), (3.0, 4.0), (30.0, 16.0), (-1.0, 0.25)] {
+            let weight = |x: f64| density(z - x) * (-x / scale).exp() / scale;
+            let step = 1e-3;
+            let grid = (0..80_000).map(|i| (i as f64 + 0.5) * step);
+            let (mut total, mut first, mut second) = (0.0, 0.0, 0.0);
+            for x in grid {
+                let w = weight(x) * step;
+                (total, first, second) = (total + w, first + w * x, second + w * x * x);
+            }
+            let cell = exponential(z, scale);
+            assert!((cell.likelihood / total - 1.0).abs() < 1e-4, "{z} {scale}: {} {total}", cell.likelihood);
+            assert!((cell.first - first / total).abs() < 1e-3 && (cell.second - second / total).abs() < 1e-2);
+        }
+    }
+
+    /// A faint tail keeps about the mass that it has; levels that stand out are kept as they are.
+    #[test]
+    fn tails_are_not_inflated() {
+        let mut random = PublicStream::new("test", 7);
+        let truth: Vec<f64> = (0..64).map(|i| if i < 6 { 40.0 - 5.0 * i as f64 } else { 0.02 }).collect();
+        let (mut tail, mut head) = (0.0, 0.0);
+        const RUNS: usize = 40;
+        for _ in 0..RUNS {
+            let noisy: Vec<f64> = truth.iter().map(|x| x + random.normal()).collect();
+            let (means, _) = shrink(&noisy, 1.0, Some((0..64).collect()));
+            tail += means[8..].iter().sum::<f64>() / RUNS as f64;
+            head += means[..6].iter().sum::<f64>() / RUNS as f64;
+        }
+        assert!(tail < 4.0, "{tail}");
+        assert!((head - 165.0).abs() < 2.0, "{head}");
+    }
+}
