@@ -12,9 +12,11 @@
 //! # The rule
 //! Everything follows from public things: the schema, the budget, and the number of rows, which is the released one or
 //! one that the curator states. With σ the standard deviation of the noise on a sum, divided by the number of rows:
-//! - **Shares.** [`MARGINALS`] of what the count leaves goes to round one, the rest to round two.
-//! - **Bins** of a histogram: 2.4 σ^(-2/5), from 8 to 256. A distribution function adds up noise over B bins (variance Bσ²);
-//!   a density that leans within a bin is wrong by something like B⁻². The sum of squares is least at B ∝ σ^(-2/5). A
+//! - **Shares.** Three fifths of what the count leaves go to round one (`MARGINALS`), the rest to round two; two fifths if the
+//!   noise is large (`LARGE`), as there are more pairs than columns to be told from it.
+//! - **Bins** of a histogram: 5.3 σ^(-1/3), from 8 to 256. A distribution function adds up noise over B bins (variance Bσ²);
+//!   a density that leans within a bin is wrong by something like B⁻². The sum of squares would be least at B ∝ σ^(-2/5), but
+//!   empty bins side by side are told as such and add less (`fit/shrink.rs`), so that more of them pay where noise is large. A
 //!   column of few whole numbers has a cell for each, up to 1/2σ of them, so that one stands out from its noise.
 //! - **Groups** of a numeric column: 0.9 σ^(-1/3), from 3 to 16. A smooth function of two columns adds up noise over b²
 //!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻².
@@ -52,8 +54,11 @@ pub struct Weight {
     pub weight: Decimal,
 }
 
-/// The part of the budget for sums that goes to the marginals.
-pub const MARGINALS: &str = "0.5";
+/// The part of the budget for sums that goes to the marginals; and that part where the noise is large.
+const MARGINALS: &str = "0.6";
+const IN_NOISE: &str = "0.4";
+/// From this standard deviation of the noise on the share of rows in a cell on it is large.
+const LARGE: f64 = 0.002;
 /// The part of it that goes to tables of three columns, where there are any.
 const TRIPLES: &str = "0.2";
 /// Histograms that there can be: bins, and up to how many whole numbers have a cell each.
@@ -114,7 +119,6 @@ impl FirstRound {
     pub fn new(schema: &Schema, auto: &Auto, privacy: Privacy) -> Result<Self, Error> {
         check(schema)?;
         let calibration = Calibration::new(schema, privacy)?;
-        marginals(&calibration, schema)?;
         rehearse(&calibration, schema, auto)?;
         Ok(Self {
             schema: schema.clone(),
@@ -135,7 +139,7 @@ impl FirstRound {
         match self.rows {
             Some(rows) => {
                 let calibration = Calibration::new(&self.schema, self.privacy)?;
-                Ok(Design::single(chosen(&calibration, &self.schema, rows as f64)?))
+                Ok(Design::single(chosen(&calibration, &self.schema, rows as f64)?.map))
             }
             None => Ok(first_round()),
         }
@@ -164,7 +168,8 @@ impl FirstRound {
 /// The count and the marginals with their noise, from the number of rows and the sums of any histograms.
 ///
 /// # Privacy
-/// The count is noised first, unless it is public. It decides which of the histograms is noised; the others are dropped.
+/// The count is noised first, unless it is public. It decides which of the histograms is noised, and for which share; the
+/// others are dropped.
 pub(crate) fn noised_marginals(
     schema: &Schema,
     privacy: Privacy,
@@ -180,10 +185,9 @@ pub(crate) fn noised_marginals(
         draw(mechanism, &mut count);
     }
     let count = public(rows, count[0]);
-    let map = chosen(&calibration, schema, public_rows.map_or(count as f64, |rows| rows as f64))?;
-    let sums = sums(&map)?;
-    let share: Decimal = MARGINALS.parse()?;
-    let design = Design::reserving(vec![Block { share, map }], Decimal::ONE - share)?;
+    let block = chosen(&calibration, schema, public_rows.map_or(count as f64, |rows| rows as f64))?;
+    let (sums, rest) = (sums(&block.map)?, Decimal::ONE - block.share);
+    let design = Design::reserving(vec![block], rest)?;
     let plan = Plan::calibrated(&calibration, &design)?;
     let blocks = noised(&plan, vec![sums], draw);
     Release::new(&plan, count, blocks)
@@ -253,11 +257,15 @@ pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Erro
 fn rehearse(calibration: &Calibration<'_>, schema: &Schema, auto: &Auto) -> Result<(), Error> {
     let weights = Weights::new(schema, auto)?;
     let third: Decimal = TRIPLES.parse()?;
-    let rest = Decimal::ONE - MARGINALS.parse()?;
     let (pairs, triples) = (weights.pairs(), weights.triples());
-    for (share, tables) in [(rest, &pairs), (rest - third, &pairs), (third, &triples)] {
-        for (share, tables) in weights.shares(share, tables)? {
-            calibration.tables(tables.len(), share)?;
+    for first in [MARGINALS, IN_NOISE] {
+        let first: Decimal = first.parse()?;
+        let rest = Decimal::ONE - first;
+        marginals(calibration, schema, first)?;
+        for (share, tables) in [(rest, &pairs), (rest - third, &pairs), (third, &triples)] {
+            for (share, tables) in weights.shares(share, tables)? {
+                calibration.tables(tables.len(), share)?;
+            }
         }
     }
     Ok(())
@@ -344,16 +352,18 @@ fn histograms((bins, whole): (u32, u32)) -> MapSpec {
 }
 
 /// The noise of the histograms, however many cells they have.
-fn marginals(calibration: &Calibration<'_>, schema: &Schema) -> Result<Mechanism, Error> {
-    calibration.tables(schema.columns().len(), MARGINALS.parse()?)
+fn marginals(calibration: &Calibration<'_>, schema: &Schema, share: Decimal) -> Result<Mechanism, Error> {
+    calibration.tables(schema.columns().len(), share)
 }
 
-/// The histograms that have as many bins as the noise makes worthwhile.
-fn chosen(calibration: &Calibration<'_>, schema: &Schema, rows: f64) -> Result<MapSpec, Error> {
-    let noise = marginals(calibration, schema)?.standard_deviation(1);
-    let bins = 2.4 * (noise / rows.max(1.0)).powf(-0.4);
+/// The histograms that have as many bins as the noise makes worthwhile, with their share.
+fn chosen(calibration: &Calibration<'_>, schema: &Schema, rows: f64) -> Result<Block, Error> {
+    let noise = |share| Ok::<_, Error>(marginals(calibration, schema, share)?.standard_deviation(1) / rows.max(1.0));
+    let usual: Decimal = MARGINALS.parse()?;
+    let share = if noise(usual)? < LARGE { usual } else { IN_NOISE.parse()? };
+    let bins = 5.3 * noise(share)?.powf(-1.0 / 3.0);
     let fits = CANDIDATES.iter().rfind(|(candidate, _)| f64::from(*candidate) <= bins);
-    Ok(histograms(*fits.unwrap_or(&CANDIDATES[0])))
+    Ok(Block { share, map: histograms(*fits.unwrap_or(&CANDIDATES[0])) })
 }
 
 /// A table, by the places of its columns.
