@@ -17,7 +17,7 @@
 //! - **Bins** of a histogram: 5.3 σ^(-1/3), from 8 to 256. A distribution function adds up noise over B bins (variance Bσ²);
 //!   a density that leans within a bin is wrong by something like B⁻². The sum of squares would be least at B ∝ σ^(-2/5), but
 //!   empty bins side by side are told as such and add less (`fit/shrink.rs`), so that more of them pay where noise is large. A
-//!   column of few whole numbers has a cell for each, up to 1/2σ of them, so that one stands out from its noise.
+//!   column of few whole numbers has a cell for each (`CANDIDATES`).
 //! - **Groups** of a numeric column: 0.9 σ^(-1/3), from 3 to 16. A smooth function of two columns adds up noise over b²
 //!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻².
 //! - **Three columns** have tables too if that leaves little noise on what they do together (`WORTHWHILE`), with 0.75
@@ -252,12 +252,13 @@ pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Erro
     Ok(Design::reserving(tables.blocks(reserved)?, Decimal::ONE - reserved)?.after(first.hash()))
 }
 
-/// Refuses, before anything is spent, weights or a budget with which the second round would fail. Shares and noise follow from
+/// Refuses, before anything is spent, weights or a budget with which either round would fail. Shares and noise follow from
 /// these alone, whatever the marginals are.
 fn rehearse(calibration: &Calibration<'_>, schema: &Schema, auto: &Auto) -> Result<(), Error> {
     let weights = Weights::new(schema, auto)?;
     let third: Decimal = TRIPLES.parse()?;
     let (pairs, triples) = (weights.pairs(), weights.triples());
+    calibration.count()?;
     for first in [MARGINALS, IN_NOISE] {
         let first: Decimal = first.parse()?;
         let rest = Decimal::ONE - first;

@@ -101,38 +101,52 @@ fn tables_hold_what_is_counted_by_hand() {
 #[test]
 fn rounds_spend_the_budget() {
     let table = Rows::new(3000, 2).table();
-    for budget in [budget("0.7", None, None), budget("1", Some("1e-6"), None), budget("", None, Some("0.3"))] {
-        let release = release(&schema(), &Auto::default(), Privacy::new(budget), &table);
-        let groups = |block: &m2m::release::ReleasedBlock| match block.body() {
-            m2m::feature::Body::OneHot { groups } => groups as f64,
-            other => panic!("{other:?}"),
-        };
-        let scale = |s: m2m::privatise::Scale| s.numerator() as f64 / s.denominator() as f64;
-        let mechanisms = std::iter::once((1.0, release.count().noise.unwrap()))
-            .chain(release.blocks().iter().map(|block| (groups(block), block.noise())));
-        // Σ Δ₁/t for pure ε, Σ Δ₂²/2σ² otherwise.
-        let spent: f64 = mechanisms
-            .map(|(groups, mechanism)| match mechanism {
-                Mechanism::DiscreteLaplace { scale: t } => groups / scale(t),
-                Mechanism::DiscreteGaussian { sigma } => groups / (2.0 * scale(sigma).powi(2)),
-                Mechanism::DiscKnorm { .. } => panic!("no discs here"),
-            })
-            .sum();
-        match budget {
-            Budget::Pure { .. } => assert!(spent <= 0.7 && spent > 0.6999, "{spent}"),
-            Budget::Concentrated { .. } => assert!(spent <= 0.3 && spent > 0.2999, "{spent}"),
-            // One over √2ρ is the σ of a single release; (1, 10⁻⁶) needs 4.22 by Balle and Wang.
-            Budget::Approximate { .. } => {
-                let sigma = 1.0 / (2.0 * spent).sqrt();
-                assert!(sigma > 4.22 && sigma < 4.4, "{sigma}");
+    let budgets = [budget("0.7", None, None), budget("1", Some("1e-6"), None), budget("", None, Some("0.3"))];
+    let mut shares = Vec::new();
+    for (budget, rows) in
+        budgets.iter().flat_map(|budget| [None, Some(1), Some(10_000_000)].map(|rows| (*budget, rows)))
+    {
+        for neighbours in [Neighbours::AddRemove, Neighbours::Replace] {
+            let privacy = Privacy { neighbours, ..Privacy::new(budget) };
+            let release = release(&schema(), &Auto { rows, ..Auto::default() }, privacy, &table);
+            shares.push(release.blocks()[0].share().to_string());
+            let groups = |block: &m2m::release::ReleasedBlock| match block.body() {
+                m2m::feature::Body::OneHot { groups } => groups as f64,
+                other => panic!("{other:?}"),
+            };
+            let scale = |s: m2m::privatise::Scale| s.numerator() as f64 / s.denominator() as f64;
+            let count = release.count().noise.map(|noise| (1.0, noise));
+            let mechanisms =
+                count.into_iter().chain(release.blocks().iter().map(|block| (groups(block), block.noise())));
+            // Σ Δ₁/t for pure ε, Σ Δ₂²/2σ² otherwise. A row that is replaced leaves a cell and enters another.
+            let cells = if neighbours == Neighbours::Replace { 2.0 } else { 1.0 };
+            let spent: f64 = mechanisms
+                .map(|(groups, mechanism)| match mechanism {
+                    Mechanism::DiscreteLaplace { scale: t } => cells * groups / scale(t),
+                    Mechanism::DiscreteGaussian { sigma } => cells * groups / (2.0 * scale(sigma).powi(2)),
+                    Mechanism::DiscKnorm { .. } => panic!("no discs here"),
+                })
+                .sum();
+            match budget {
+                Budget::Pure { .. } => assert!(spent <= 0.7 && spent > 0.6999, "{spent}"),
+                Budget::Concentrated { .. } => assert!(spent <= 0.3 && spent > 0.2999, "{spent}"),
+                // One over √2ρ is the σ of a single release; (1, 10⁻⁶) needs 4.22 by Balle and Wang.
+                Budget::Approximate { .. } => {
+                    let sigma = 1.0 / (2.0 * spent).sqrt();
+                    assert!(sigma > 4.22 && sigma < 4.4, "{sigma}");
+                }
             }
+            // A reader checks the same before it believes the file.
+            let path = std::env::temp_dir().join(format!("m2m-auto-{}-{}.m2m", std::process::id(), shares.len()));
+            release.save(&path, true).unwrap();
+            assert_eq!(Release::open(&path).unwrap(), release);
+            std::fs::remove_file(&path).unwrap();
         }
-        // A reader checks the same before it believes the file.
-        let path = std::env::temp_dir().join(format!("m2m-auto-{}-{}.m2m", std::process::id(), spent.to_bits()));
-        release.save(&path, true).unwrap();
-        assert_eq!(Release::open(&path).unwrap(), release);
-        std::fs::remove_file(&path).unwrap();
     }
+    assert!(["0.4", "0.6"].iter().all(|share| shares.iter().any(|other| other == share)), "{shares:?}");
+    // A count whose noise would be beyond all numbers is refused while nothing is spent yet.
+    let faint = Privacy { count_share: "0.000000000000000001".parse().unwrap(), ..Privacy::new(budgets[0]) };
+    assert!(FirstRound::new(&schema(), &Auto::default(), faint).is_err());
 }
 
 /// The stated number of rows decides as the noisy one does; more rows and more budget give finer tables.
