@@ -436,8 +436,8 @@ fn demo_answers_near_the_truth() {
       smoker: boolean, may be missing
       registered: date from 2010-01-01 to 2019-12-31
     Contents:
-      hist: histograms of 48 bins; 349 sums, share 0.5, discrete Laplace noise of standard deviation 26.0 rows each
-      merged: 36 tables of up to 2 columns, in groups of about equal counts; 1382 sums, share 0.5, discrete Laplace noise of standard deviation 103.9 rows each
+      hist: histograms of 64 bins; 396 sums, share 0.6, discrete Laplace noise of standard deviation 21.6 rows each
+      merged: 36 tables of up to 2 columns, in groups of about equal counts; 1382 sums, share 0.4, discrete Laplace noise of standard deviation 129.9 rows each
     Hash: sha256:…
     ");
     let answers: Vec<&str> = counts.lines().filter(|line| line.contains('±')).collect();
@@ -663,7 +663,7 @@ fn info_json(desk: &Desk, name: &str) -> Value {
 #[test]
 fn a_release_explains_itself() {
     let desk = Desk::new();
-    let outcome = desk.m2m("sketch people.csv --schema schema.toml --epsilon 1 -o people.m2m").ok();
+    let outcome = desk.m2m("sketch people.csv --schema schema.toml --epsilon 1 --rows 40 -o people.m2m").ok();
     assert_eq!(outcome.stdout, "");
     assert_snapshot!(outcome.stderr, @"
     read 40 rows
@@ -685,8 +685,8 @@ fn a_release_explains_itself() {
       born: date from 1900-01-01 to 2025-12-31
       seen: datetime from 2020-01-01T00:00:00Z to 2026-01-01T00:00:00Z
     Contents:
-      hist: histograms of 8 bins; 54 sums, share 0.5, discrete Laplace noise of standard deviation 20.2 rows each
-      merged: 21 tables of up to 2 columns, in groups of about equal counts; … sums, share 0.5, discrete Laplace noise of standard deviation 60.6 rows each
+      hist: histograms of 8 bins; 54 sums, share 0.4, discrete Laplace noise of standard deviation 25.3 rows each
+      merged: 21 tables of up to 2 columns, in groups of about equal counts; … sums, share 0.6, discrete Laplace noise of standard deviation 50.5 rows each
     Hash: sha256:…
     ");
     desk.put("small.toml", "[[column]]\nname = 'smoker'\ntype = 'boolean'\nnullable = true\n");
@@ -812,7 +812,7 @@ fn two_rounds_go_through_files() {
     desk.m2m("merge a1.sums b1.sums -o all1.sums").ok();
     let outcome = desk.m2m("release all1.sums --epsilon 1 --ledger budget.toml -o first.m2m").ok();
     assert!(outcome.stderr.contains("first of two rounds"), "{}", outcome.stderr);
-    assert!(desk.m2m("info first.m2m").ok().stdout.contains("0.5 of the budget for sums is left"));
+    assert!(desk.m2m("info first.m2m").ok().stdout.contains("0.6 of the budget for sums is left"));
     for part in ["a", "b"] {
         desk.m2m(&format!("sketch {part}.csv --after first.m2m --weight town=2 --sums {part}2.sums")).ok();
     }
