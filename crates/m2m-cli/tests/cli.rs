@@ -440,7 +440,8 @@ fn demo_answers_near_the_truth() {
       merged: 36 tables of up to 2 columns, in groups of about equal counts; 1382 sums, share 0.4, discrete Laplace noise of standard deviation 129.9 rows each
     Hash: sha256:…
     ");
-    let answers: Vec<&str> = counts.lines().filter(|line| line.contains('±')).collect();
+    // Once in a hundred runs the noise makes it look as if a level that is not listed were there.
+    let answers: Vec<&str> = counts.lines().filter(|line| line.contains('±') && !line.contains("(other)")).collect();
     assert_eq!(answers.len(), 20, "{counts}");
     for line in answers.iter().filter(|line| line.contains(" people ")) {
         let words: Vec<&str> = line.split_whitespace().collect();

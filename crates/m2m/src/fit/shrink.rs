@@ -11,6 +11,8 @@ use crate::fit::points::dot;
 /// stand out, many side by side do not. Each is weighed by how likely it makes the cells.
 const SMALLEST: [i32; 3] = [2, 1, 0];
 const ROUNDS: usize = 40;
+/// By how much the logarithm of the likelihood has to rise for one more law.
+const PRICE: f64 = 3.0;
 /// How much of the noise's variance remains at least in a cell that is taken for empty.
 const DOUBT: f64 = 0.1;
 
@@ -39,7 +41,7 @@ pub(super) fn shrink(noisy: &[f64], deviation: f64, order: Option<Vec<usize>>) -
 
 /// What cells look like if scales begin at some size.
 struct Reading {
-    /// The logarithm of how likely the cells are, less one for each law that there can be.
+    /// The logarithm of how likely the cells are, less the price of the laws that there can be.
     evidence: f64,
     /// Means and mean squares of the cells.
     moments: Vec<(f64, f64)>,
@@ -66,7 +68,7 @@ impl Reading {
         };
         let mut unused = Transitions::doubt(laws);
         let log: f64 = chains.iter().map(|chain| law.posterior(chain, &cells, &mut keep, &mut unused)).sum();
-        Self { evidence: log - laws as f64, moments }
+        Self { evidence: log - PRICE * laws as f64, moments }
     }
 }
 
