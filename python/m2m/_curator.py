@@ -130,7 +130,7 @@ def sketch(
     :param what: what the debit is for, in words that the ledger keeps
     :param neighbours: ``"add-remove"``, or ``"replace"`` where the number of rows is public
     :param count_share: the part of the budget for the number of rows
-    :param noise: of Fourier features under pure ε: ``"laplace"`` or ``"knorm"``
+    :param noise: under pure ε: ``"knorm"``, the usual one where it is smaller, or ``"laplace"``
     :param strict: fail at a cell that cannot be read, and do not take it for missing
     :param delimiter: what stands between the fields of a CSV file
     :param threads: how many threads; as many as there are cores

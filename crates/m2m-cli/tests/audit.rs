@@ -28,7 +28,9 @@ fn every_way_to_make_a_release_is_audited() {
                 assert!(has(mechanism, map, unit, neighbours), "{mechanism} {map} {unit} {neighbours}");
             }
         }
-        assert!(has("K-norm", "rff", unit, neighbours));
+        for map in ["hist", "race", "rff", "auto, three columns"] {
+            assert!(has("K-norm", map, unit, neighbours), "{map} {unit} {neighbours}");
+        }
     }
     assert!(outcome.stderr.ends_with("promises, none seen broken\n"), "{}", outcome.stderr);
     assert_eq!(desk.names(), ["people.csv", "schema.toml"], "an audit writes nothing");

@@ -150,8 +150,8 @@ fn help_says_what_there_is() {
               Part of the budget for the number of rows [default: 0.02]
 
           --noise <NOISE>
-              Noise of Fourier features under pure ε: knorm has half the standard deviation of laplace,
-              the default
+              Noise under pure ε: knorm, the default, is taken where it is smaller than laplace (half
+              for Fourier features)
 
               [possible values: laplace, knorm]
 
@@ -235,8 +235,8 @@ fn help_says_what_there_is() {
               Part of the budget for the number of rows [default: 0.02]
 
           --noise <NOISE>
-              Noise of Fourier features under pure ε: knorm has half the standard deviation of laplace,
-              the default
+              Noise under pure ε: knorm, the default, is taken where it is smaller than laplace (half
+              for Fourier features)
 
               [possible values: laplace, knorm]
 
@@ -419,6 +419,7 @@ fn demo_answers_near_the_truth() {
     assert_eq!(desk.names(), before);
     let (explanation, counts) = outcome.stdout.split_once("\nSELECT").unwrap();
     let explanation = mask(&mask(explanation, "Rows: about ", " (noise"), "sha256:", "\n");
+    let explanation = masked_tables(&explanation);
     assert_snapshot!(trim(&explanation), @"
     50000 people who do not exist, 9 columns, one release.
 
@@ -437,7 +438,7 @@ fn demo_answers_near_the_truth() {
       registered: date from 2010-01-01 to 2019-12-31
     Contents:
       hist: histograms of 64 bins; 396 sums, share 0.6, discrete Laplace noise of standard deviation 21.6 rows each
-      merged: 36 tables of up to 2 columns, in groups of about equal counts; 1382 sums, share 0.4, discrete Laplace noise of standard deviation 129.9 rows each
+      merged: 36 tables of up to 2 columns, in groups of about equal counts; … sums, share 0.4, one-hot K-norm noise of standard deviation … rows each
     Hash: sha256:…
     ");
     // Once in a hundred runs the noise makes it look as if a level that is not listed were there.
@@ -644,11 +645,24 @@ fn schema_check_says_what_a_schema_says() {
     assert!(stdout.starts_with("protects each `person`, using at most 3 rows of it\n"), "{stdout}");
 }
 
+/// An explanation without the sizes of tables, which follow the noise of the first round, and their K-norm noise, which
+/// follows the sizes.
+fn masked_tables(text: &str) -> String {
+    let line = |line: &str| {
+        if !line.contains("in groups of about equal counts") {
+            return line.to_owned();
+        }
+        let line = mask(line, "in groups of about equal counts; ", " sums");
+        mask(&line, "K-norm noise of standard deviation ", " rows each")
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// The explanation of a release, without what noise decides.
 fn info(desk: &Desk, name: &str) -> String {
     let outcome = desk.m2m(&format!("info {name}")).ok();
     assert_eq!(outcome.stderr, "");
-    let masked = mask(&outcome.stdout, "in groups of about equal counts; ", " sums");
+    let masked = masked_tables(&outcome.stdout);
     trim(&mask(&mask(&masked, "Rows: about ", " (noise"), "sha256:", "\n"))
 }
 
@@ -686,8 +700,8 @@ fn a_release_explains_itself() {
       born: date from 1900-01-01 to 2025-12-31
       seen: datetime from 2020-01-01T00:00:00Z to 2026-01-01T00:00:00Z
     Contents:
-      hist: histograms of 8 bins; 54 sums, share 0.4, discrete Laplace noise of standard deviation 25.3 rows each
-      merged: 21 tables of up to 2 columns, in groups of about equal counts; … sums, share 0.6, discrete Laplace noise of standard deviation 50.5 rows each
+      hist: histograms of 8 bins; 54 sums, share 0.4, one-hot K-norm noise of standard deviation 23.7 rows each
+      merged: 21 tables of up to 2 columns, in groups of about equal counts; … sums, share 0.6, one-hot K-norm noise of standard deviation … rows each
     Hash: sha256:…
     ");
     desk.put("small.toml", "[[column]]\nname = 'smoker'\ntype = 'boolean'\nnullable = true\n");
@@ -947,30 +961,30 @@ fn designs_have_short_and_long_forms() {
     ];
     assert_snapshot!(transcript(&cases, contents), @"
     > rff
-    rff: 200 Fourier features, kernel gaussian with sigma 1; 200 sums, share 1, discrete Laplace noise of standard deviation 204.1 rows each
+    rff: 200 Fourier features, kernel gaussian with sigma 1; 200 sums, share 1, disc K-norm noise of standard deviation 102.8 rows each
 
     > rff:m=50,sigma=0.5,kernel=matern32,frequencies=iid,precision=precise,seed=7
-    rff: 50 Fourier features, kernel matern32 with sigma 0.5; 50 sums, share 1, discrete Laplace noise of standard deviation 51.0 rows each
+    rff: 50 Fourier features, kernel matern32 with sigma 0.5; 50 sums, share 1, disc K-norm noise of standard deviation 26.3 rows each
 
     > race
-    race: 80 euclidean hashes into 80 buckets; 6400 sums, share 1, discrete Laplace noise of standard deviation 115.4 rows each
+    race: 80 euclidean hashes into 80 buckets; 6400 sums, share 1, one-hot K-norm noise of standard deviation 113.4 rows each
 
     > race:r=10,w=16,hash=angular
-    race: 10 angular hashes into 16 buckets; 160 sums, share 1, discrete Laplace noise of standard deviation 14.4 rows each
+    race: 10 angular hashes into 16 buckets; 160 sums, share 1, one-hot K-norm noise of standard deviation 13.3 rows each
 
     > hist:bins=5
-    hist: histograms of 5 bins; 39 sums, share 1, discrete Laplace noise of standard deviation 10.1 rows each
+    hist: histograms of 5 bins; 39 sums, share 1, one-hot K-norm noise of standard deviation 9.3 rows each
 
     > tables
-    tables: 21 contingency tables; 1229 sums, share 1, discrete Laplace noise of standard deviation 30.3 rows each
+    tables: 21 contingency tables; 1229 sums, share 1, one-hot K-norm noise of standard deviation 29.8 rows each
 
     > tables:ways=3,bins=2
-    tables: 35 contingency tables; 1380 sums, share 1, discrete Laplace noise of standard deviation 50.5 rows each
+    tables: 35 contingency tables; 1380 sums, share 1, one-hot K-norm noise of standard deviation 48.8 rows each
 
     > design.toml
     tables: 1 contingency tables; 15 sums, share 0.125, discrete Laplace noise of standard deviation 11.5 rows each
-      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 0.375, discrete Laplace noise of standard deviation 54.4 rows each
-      hist: histograms of 32 bins; 173 sums, share 0.5, discrete Laplace noise of standard deviation 20.2 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 0.375, disc K-norm noise of standard deviation 29.2 rows each
+      hist: histograms of 32 bins; 173 sums, share 0.5, one-hot K-norm noise of standard deviation 20.0 rows each
     ");
 }
 
@@ -997,7 +1011,7 @@ fn every_kind_of_budget_states_its_promise() {
     let cases = [
         "--epsilon 0.1",
         "--epsilon 1 --count-share 0.5",
-        "--epsilon 1 --noise knorm",
+        "--epsilon 1 --noise laplace",
         "--epsilon 1 --delta 1e-6",
         "--rho 0.125",
         "--epsilon 1 --neighbours replace",
@@ -1008,21 +1022,21 @@ fn every_kind_of_budget_states_its_promise() {
       Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 1.106.
     Rows: about … (noise of standard deviation 707.1)
     Contents:
-      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 204.1 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, disc K-norm noise of standard deviation 109.7 rows each
 
     > --epsilon 1 --count-share 0.5
     Privacy: ε = 1, for adding or removing one row
       Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719.
     Rows: about … (noise of standard deviation 2.8)
     Contents:
-      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 40.0 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, disc K-norm noise of standard deviation 21.5 rows each
 
-    > --epsilon 1 --noise knorm
+    > --epsilon 1 --noise laplace
     Privacy: ε = 1, for adding or removing one row
       Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719.
     Rows: about … (noise of standard deviation 70.7)
     Contents:
-      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, disc K-norm noise of standard deviation 11.0 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 20.4 rows each
 
     > --epsilon 1 --delta 1e-6
     Privacy: ε = 1, δ = 0.000001, for adding or removing one row
@@ -1043,14 +1057,14 @@ fn every_kind_of_budget_states_its_promise() {
       Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719.
     Rows: 40 (public)
     Contents:
-      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 40.0 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, disc K-norm noise of standard deviation 21.5 rows each
     ");
     assert_snapshot!(privacy("users.csv --schema users.toml", "--epsilon 1"), @"
     Privacy: ε = 1, for adding or removing all rows of one `person`, of which at most 2 were used
       Whatever is done with this file, the odds of any guess about one of them change by a factor of at most 2.719.
     Rows: about … (noise of standard deviation 141.4)
     Contents:
-      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, discrete Laplace noise of standard deviation 40.8 rows each
+      rff: 20 Fourier features, kernel gaussian with sigma 1; 20 sums, share 1, disc K-norm noise of standard deviation 21.9 rows each
     ");
     let message = desk.refused("sketch users.csv --schema users.toml --epsilon 1 --neighbours replace -o y.m2m");
     assert_snapshot!(message, @r#"

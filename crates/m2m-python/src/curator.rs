@@ -120,8 +120,8 @@ impl Privacy {
             },
             count_share: number(count_share)?.unwrap_or(usual.count_share),
             noise: match noise {
-                None | Some("laplace") => NoiseKind::Laplace,
-                Some("knorm") => NoiseKind::Knorm,
+                Some("laplace") => NoiseKind::Laplace,
+                None | Some("knorm") => NoiseKind::Knorm,
                 Some(_) => return fail("there is no such noise; choose laplace or knorm"),
             },
             ..usual

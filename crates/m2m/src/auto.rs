@@ -19,7 +19,8 @@
 //!   empty bins side by side are told as such and add less (`fit/shrink.rs`), so that more of them pay where noise is large. A
 //!   column of few whole numbers has a cell for each (`CANDIDATES`).
 //! - **Groups** of a numeric column: 0.9 σ^(-1/3), from 3 to 16. A smooth function of two columns adds up noise over b²
-//!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻².
+//!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻². They have about equal counts, where a
+//!   row counts for more the farther it is from the mean (`LEVERAGE`): such rows make up the covariances.
 //! - **Three columns** have tables too if that leaves little noise on what they do together (`WORTHWHILE`), with 0.75
 //!   σ^(-2/7) groups, by the same reason with b³ cells.
 //!
@@ -28,9 +29,9 @@
 //! released (PRIVACY.md, Theorem 6). Both are ordinary one-hot features (Lemma 2) with the noise of
 //! [`Plan`] for their shares.
 
-use crate::feature::{Block, Cells, HistSpec, MapSpec, MergedColumn, MergedSpec};
+use crate::feature::{Block, Cell, Cells, HistSpec, MapSpec, MergedColumn, MergedSpec};
 use crate::fit::simplex;
-use crate::privatise::{Calibration, Mechanism, NoiseSource, Plan, Privacy, Process};
+use crate::privatise::{Calibration, Mechanism, NoiseSource, Plan, PlannedBlock, Privacy, Process};
 use crate::release::{Release, ReleasedBlock};
 use crate::schema::Column;
 use crate::sums::{Sketcher, public};
@@ -75,6 +76,8 @@ const CANDIDATES: [(u32, u32); 11] = [
     (192, 192),
     (256, 256),
 ];
+/// What a standard deviation from the mean adds to how much a row counts when groups are formed.
+const LEVERAGE: f64 = 0.25;
 /// Columns of levels have at most so many groups.
 const MAX_GROUPS: usize = 64;
 /// Tables of three columns are released if the noise on what three columns do, told by three groups each, is below this.
@@ -159,8 +162,8 @@ impl FirstRound {
             let at = design.blocks().iter().position(|block| &block.map == map).expect("sums for each candidate");
             Ok(histograms.swap_remove(at))
         };
-        noised_marginals(&self.schema, self.privacy, self.rows, rows, of, &mut |mechanism, noise| {
-            mechanism.draw(&mut self.source, noise);
+        noised_marginals(&self.schema, self.privacy, self.rows, rows, of, &mut |block, noise| {
+            block.draw(&mut self.source, noise);
         })
     }
 }
@@ -182,7 +185,7 @@ pub(crate) fn noised_marginals(
     let calibration = Calibration::new(schema, privacy)?;
     let mut count = [0];
     if let Some(mechanism) = calibration.count()? {
-        draw(mechanism, &mut count);
+        draw(&PlannedBlock { len: 1, groups: Vec::new(), mechanism }, &mut count);
     }
     let count = public(rows, count[0]);
     let block = chosen(&calibration, schema, public_rows.map_or(count as f64, |rows| rows as f64))?;
@@ -233,8 +236,8 @@ impl SecondRound {
     pub fn privatise(mut self, sums: Sums) -> Result<Release, Error> {
         self.check_process()?;
         let (_, tables) = sums.into_parts(self.first.schema(), &self.design)?;
-        with_tables(&self.first, &self.design, tables, &mut |mechanism, noise| {
-            mechanism.draw(&mut self.source, noise);
+        with_tables(&self.first, &self.design, tables, &mut |block, noise| {
+            block.draw(&mut self.source, noise);
         })
     }
 }
@@ -301,7 +304,8 @@ fn both(first: &Release, design: &Design) -> Result<(Plan, Plan), Error> {
     let mut blocks = first.design()?.blocks().to_vec();
     blocks.extend(design.blocks().iter().cloned());
     let calibration = Calibration::new(first.schema(), first.privacy())?;
-    Ok((Plan::calibrated(&calibration, design)?, Plan::calibrated(&calibration, &Design::new(blocks)?)?))
+    let both = Plan::calibrated(&calibration, &Design::new(blocks)?)?.after(first);
+    Ok((Plan::calibrated(&calibration, design)?, both))
 }
 
 fn no_first_round() -> Error {
@@ -334,18 +338,18 @@ fn sizes(schema: &Schema, groups: usize) -> Vec<usize> {
     schema.columns().iter().map(size).collect()
 }
 
-/// Draws noise of a mechanism.
-pub(crate) type Draw<'a> = dyn FnMut(Mechanism, &mut [i128]) + 'a;
+/// Draws the noise of a block.
+pub(crate) type Draw<'a> = dyn FnMut(&PlannedBlock, &mut [i128]) + 'a;
 
 /// Sums plus the noise of a plan's blocks, every one of them.
 fn noised(plan: &Plan, sums: Vec<Vec<i128>>, draw: &mut Draw<'_>) -> Vec<Vec<i64>> {
-    assert_eq!(plan.blocks().count(), sums.len(), "every block has its noise");
-    let noised = |(mechanism, sums): (Mechanism, Vec<i128>)| {
+    assert_eq!(plan.planned().len(), sums.len(), "every block has its noise");
+    let noised = |(block, sums): (&PlannedBlock, Vec<i128>)| {
         let mut noise = vec![0; sums.len()];
-        draw(mechanism, &mut noise);
+        draw(block, &mut noise);
         sums.into_iter().zip(noise).map(|(sum, noise)| public(sum, noise)).collect()
     };
-    plan.blocks().zip(sums).map(noised).collect()
+    plan.planned().iter().zip(sums).map(noised).collect()
 }
 
 fn histograms((bins, whole): (u32, u32)) -> MapSpec {
@@ -470,11 +474,15 @@ impl Tables<'_> {
         self.by_weight(share, &pairs, pair_groups)
     }
 
-    /// A block for the tables of each weight, with as many groups as its noise makes worthwhile.
+    /// A block for the tables of each weight. A column has the same groups in all of them, so that they can be read
+    /// together: as many as their noise makes worthwhile, where each counts by its share.
     fn by_weight(&self, share: Decimal, tables: &[Vec<u32>], groups: fn(f64) -> u32) -> Result<Vec<Block>, Error> {
-        let block =
-            |(share, tables): (Decimal, Vec<Places>)| self.block(share, &tables, groups(self.noise(share, &tables)?));
-        self.weights.shares(share, tables)?.into_iter().map(block).collect()
+        let parts = self.weights.shares(share, tables)?;
+        let mut noise = 0.0;
+        for (part, tables) in &parts {
+            noise += part.to_f64() / share.to_f64() * self.noise(*part, tables)?;
+        }
+        parts.into_iter().map(|(share, tables)| self.block(share, &tables, groups(noise))).collect()
     }
 
     /// The standard deviation of the noise on the share of rows in a cell: one-hot noise does not depend on how many
@@ -492,20 +500,24 @@ impl Tables<'_> {
 
     fn block(&self, share: Decimal, tables: &[Vec<u32>], groups: u32) -> Result<Block, Error> {
         let MapSpec::Hist(spec) = self.first.map() else { return Err(no_first_round()) };
-        let columns = self
-            .first
-            .map()
-            .tables(self.schema)?
+        let mut used: Vec<u32> = tables.iter().flatten().copied().collect();
+        used.sort_unstable();
+        used.dedup();
+        let histograms = self.first.map().tables(self.schema)?;
+        let columns = used
             .iter()
-            .map(|(first, cells)| {
+            .map(|column| {
+                let (first, cells) = &histograms[*column as usize];
                 let column = &self.schema.columns()[cells[0].column()];
                 let sums: Vec<f64> =
                     self.first.sums()[*first..][..cells[0].len()].iter().map(|sum| *sum as f64).collect();
-                let groups = merge(&cells[0], &sums, groups, column.nullable);
+                let groups = merge(self.schema, &cells[0], &sums, groups);
                 MergedColumn { name: column.name.clone(), bins: spec.bins_of(column), groups }
             })
             .collect();
-        Ok(Block { share, map: MapSpec::Merged(MergedSpec { columns, tables: tables.to_vec() }) })
+        let place = |column: &u32| used.partition_point(|other| other < column) as u32;
+        let tables = tables.iter().map(|table| table.iter().map(place).collect()).collect();
+        Ok(Block { share, map: MapSpec::Merged(MergedSpec { columns, tables }) })
     }
 }
 
@@ -532,20 +544,22 @@ fn too_far_apart() -> Error {
     Error::Design("auto: the weights are so far apart that some tables get nothing; give those 0".into())
 }
 
-/// The group of each cell: numbers by the rank of the middle of their cell, levels one each (the rarest together if there
-/// are many), missing apart where there can be any.
-fn merge(cells: &Cells, sums: &[f64], groups: u32, nullable: bool) -> Vec<u32> {
+/// The group of each cell: numbers by the weighted rank of the middle of their cell, levels one each (the rarest together if
+/// there are many), missing apart where there can be any.
+fn merge(schema: &Schema, cells: &Cells, sums: &[f64], groups: u32) -> Vec<u32> {
     let total: f64 = sums.iter().map(|sum| sum.max(0.0)).sum::<f64>().max(1.0);
     let law = simplex(&sums.iter().map(|sum| sum / total).collect::<Vec<_>>());
     let mut keys = vec![0u32; cells.len()];
     match cells.in_order() {
         Some(order) => {
-            let mut below = 0.0;
-            for cell in order {
-                let rank = below + 0.5 * law[cell];
+            let weights = weights(schema, cells, &order, &law);
+            let (mut below, total) = (0.0, weights.iter().sum::<f64>().max(f64::MIN_POSITIVE));
+            for (cell, weight) in order.into_iter().zip(weights) {
+                let rank = (below + 0.5 * weight) / total;
                 keys[cell] = ((f64::from(groups) * rank) as u32).min(groups - 1);
-                below += law[cell];
+                below += weight;
             }
+            let nullable = schema.columns()[cells.column()].nullable;
             *keys.last_mut().expect("missing is a cell") = if nullable { groups } else { groups - 1 };
         }
         None => {
@@ -557,6 +571,22 @@ fn merge(cells: &Cells, sums: &[f64], groups: u32, nullable: bool) -> Vec<u32> {
         }
     }
     without_gaps(&keys)
+}
+
+/// How much the rows in each of some cells of numbers count when groups are formed.
+fn weights(schema: &Schema, cells: &Cells, order: &[usize], law: &[f64]) -> Vec<f64> {
+    let middle = |cell: &usize| match cells.describe(schema, *cell) {
+        Cell::Bin { low, high } => 0.5 * (low + high),
+        Cell::Atom(x) => x,
+        Cell::Level(_) | Cell::Missing => unreachable!("cells of numbers are in order"),
+    };
+    let middles: Vec<f64> = order.iter().map(middle).collect();
+    let masses: Vec<f64> = order.iter().map(|cell| law[*cell]).collect();
+    let total: f64 = masses.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let mean = masses.iter().zip(&middles).map(|(mass, x)| mass * x).sum::<f64>() / total;
+    let square = masses.iter().zip(&middles).map(|(mass, x)| mass * (x - mean).powi(2)).sum::<f64>() / total;
+    let deviations = |x: &f64| if square > 0.0 { (x - mean).abs() / square.sqrt() } else { 0.0 };
+    masses.iter().zip(&middles).map(|(mass, x)| mass * (1.0 + LEVERAGE * deviations(x))).collect()
 }
 
 /// The same order with numbers from 0 on.

@@ -10,7 +10,7 @@ use m2m::estimate::Model;
 use m2m::expr::{col, lit};
 use m2m::feature::{HistSpec, MapSpec};
 use m2m::fit::{Fit, Options};
-use m2m::privatise::{Budget, Mechanism, Neighbours, Privacy};
+use m2m::privatise::{Budget, Mechanism, Neighbours, NoiseKind, Privacy};
 use m2m::source::{self, Table};
 use m2m::sums::Sketcher;
 use m2m::task::Ask;
@@ -63,6 +63,12 @@ fn schema() -> Schema {
     Schema::from_toml(SCHEMA).unwrap()
 }
 
+/// Two columns of one kind, whose histograms are of one size and have K-norm noise.
+fn alike() -> Schema {
+    let whole = "type = 'integer'\nmin = 0\nmax = 9\nnullable = true";
+    Schema::from_toml(&SCHEMA.replace(whole, "type = 'number'\nmin = 0\nmax = 9")).unwrap()
+}
+
 fn budget(epsilon: &str, delta: Option<&str>, rho: Option<&str>) -> Budget {
     let parse = |text: &str| text.parse().unwrap();
     let epsilon = if rho.is_some() { None } else { Some(parse(epsilon)) };
@@ -102,33 +108,53 @@ fn tables_hold_what_is_counted_by_hand() {
 fn rounds_spend_the_budget() {
     let table = Rows::new(3000, 2).table();
     let budgets = [budget("0.7", None, None), budget("1", Some("1e-6"), None), budget("", None, Some("0.3"))];
+    let alike = alike();
     let mut shares = Vec::new();
-    for (budget, rows) in
-        budgets.iter().flat_map(|budget| [None, Some(1), Some(10_000_000)].map(|rows| (*budget, rows)))
-    {
+    let mut shaped = 0;
+    for (budget, rows, schema) in budgets.iter().flat_map(|budget| {
+        [None, Some(1), Some(10_000_000)]
+            .into_iter()
+            .flat_map(|rows| [(*budget, rows, schema()), (*budget, rows, alike.clone())])
+    }) {
         for neighbours in [Neighbours::AddRemove, Neighbours::Replace] {
             let privacy = Privacy { neighbours, ..Privacy::new(budget) };
-            let release = release(&schema(), &Auto { rows, ..Auto::default() }, privacy, &table);
+            let release = release(&schema, &Auto { rows, ..Auto::default() }, privacy, &table);
             shares.push(release.blocks()[0].share().to_string());
             let groups = |block: &m2m::release::ReleasedBlock| match block.body() {
                 m2m::feature::Body::OneHot { groups } => groups as f64,
                 other => panic!("{other:?}"),
             };
             let scale = |s: m2m::privatise::Scale| s.numerator() as f64 / s.denominator() as f64;
-            let count = release.count().noise.map(|noise| (1.0, noise));
-            let mechanisms =
-                count.into_iter().chain(release.blocks().iter().map(|block| (groups(block), block.noise())));
+            let count = release.count().noise.map(|noise| (1.0, vec![1], noise));
+            let sizes = |block: &m2m::release::ReleasedBlock| block.map().one_hot_groups(&schema).unwrap();
+            let blocks = release.blocks().iter().map(|block| (groups(block), sizes(block), block.noise()));
+            let mechanisms = count.into_iter().chain(blocks);
             // Σ Δ₁/t for pure ε, Σ Δ₂²/2σ² otherwise. A row that is replaced leaves a cell and enters another.
             let cells = if neighbours == Neighbours::Replace { 2.0 } else { 1.0 };
             let spent: f64 = mechanisms
-                .map(|(groups, mechanism)| match mechanism {
+                .map(|(groups, sizes, mechanism)| match mechanism {
                     Mechanism::DiscreteLaplace { scale: t } => cells * groups / scale(t),
                     Mechanism::DiscreteGaussian { sigma } => cells * groups / (2.0 * scale(sigma).powi(2)),
+                    // B/t for the groups of each size: m + 1 steps of mean t make a radius, of which a cell has
+                    // √(2/((k+1)(k+2))).
+                    Mechanism::OneHotKnorm { deviation } => {
+                        let mut spent = 0.0;
+                        shaped += 1;
+                        for size in 1..=*sizes.iter().max().unwrap() {
+                            let k = size as f64;
+                            let m = k * sizes.iter().filter(|other| **other == size).count() as f64;
+                            if m > 0.0 {
+                                let cell = (2.0 * (m + 1.0) * (m + 2.0) / ((k + 1.0) * (k + 2.0))).sqrt();
+                                spent += cells * (1u64 << 20) as f64 * cell / deviation as f64;
+                            }
+                        }
+                        spent
+                    }
                     Mechanism::DiscKnorm { .. } => panic!("no discs here"),
                 })
                 .sum();
             match budget {
-                Budget::Pure { .. } => assert!(spent <= 0.7 && spent > 0.6999, "{spent}"),
+                Budget::Pure { .. } => assert!(spent <= 0.7 && spent > 0.6995, "{spent}"),
                 Budget::Concentrated { .. } => assert!(spent <= 0.3 && spent > 0.2999, "{spent}"),
                 // One over √2ρ is the σ of a single release; (1, 10⁻⁶) needs 4.22 by Balle and Wang.
                 Budget::Approximate { .. } => {
@@ -144,9 +170,35 @@ fn rounds_spend_the_budget() {
         }
     }
     assert!(["0.4", "0.6"].iter().all(|share| shares.iter().any(|other| other == share)), "{shares:?}");
+    assert!(shaped >= 12, "both rounds of six releases have K-norm noise: {shaped}");
     // A count whose noise would be beyond all numbers is refused while nothing is spent yet.
     let faint = Privacy { count_share: "0.000000000000000001".parse().unwrap(), ..Privacy::new(budgets[0]) };
     assert!(FirstRound::new(&schema(), &Auto::default(), faint).is_err());
+}
+
+/// A curator who wants Laplace noise has it in both rounds, also when the first came from a file.
+#[test]
+fn laplace_noise_stays_in_both_rounds() {
+    let table = Rows::new(3000, 2).table();
+    let path = std::env::temp_dir().join(format!("m2m-auto-laplace-{}.m2m", std::process::id()));
+    for noise in [NoiseKind::Laplace, NoiseKind::Knorm] {
+        let privacy = Privacy { noise, ..Privacy::new(budget("0.7", None, None)) };
+        let first = FirstRound::new(&alike(), &Auto::default(), privacy).unwrap();
+        let (sums, _) = source::sketch(&first.sketcher().unwrap(), &table, 1, &()).unwrap();
+        let first = first.privatise(sums).unwrap();
+        first.save(&path, true).unwrap();
+        let first = Release::open(&path).unwrap();
+        assert_eq!(first.reserved().unwrap().laplace, noise == NoiseKind::Laplace);
+        let second = SecondRound::after(&first, &Auto::default()).unwrap();
+        let (sums, _) = source::sketch(&second.sketcher().unwrap(), &table, 1, &()).unwrap();
+        let release = second.privatise(sums).unwrap();
+        assert_eq!(release.blocks()[0].noise(), first.blocks()[0].noise());
+        let is_laplace = |noise| matches!(noise, Mechanism::DiscreteLaplace { .. });
+        for block in release.blocks() {
+            assert_eq!(is_laplace(block.noise()), noise == NoiseKind::Laplace, "{noise:?}");
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
 }
 
 /// The stated number of rows decides as the noisy one does; more rows and more budget give finer tables.
@@ -300,7 +352,8 @@ fn rounds_go_through_files() {
 #[test]
 fn weights_are_kept() {
     let table = Rows::new(3000, 9).table();
-    let privacy = Privacy::new(budget("0.5", None, None));
+    // Laplace noise depends on the number of tables alone.
+    let privacy = Privacy { noise: NoiseKind::Laplace, ..Privacy::new(budget("0.5", None, None)) };
     let weight = |columns: &[&str], weight: &str| Weight {
         columns: columns.iter().map(|name| (*name).to_owned()).collect(),
         weight: weight.parse().unwrap(),
@@ -331,6 +384,74 @@ fn weights_are_kept() {
     };
     assert!(refused(vec![weight(&["nobody"], "2")]).contains("no column `nobody`"));
     assert!(refused(vec![weight(&["x"], "0"), weight(&["k"], "0")]).contains("weight 0"));
+}
+
+/// Tables of several weights are read together: a column has the same groups in all of them, a block names its own columns
+/// alone, and what was favoured is known better.
+#[test]
+fn weighted_tables_are_read_as_one() {
+    let table = Rows::new(20_000, 6).table();
+    let errors = |weights: &[(&[&str], &str)]| {
+        let weight = |(columns, weight): &(&[&str], &str)| Weight {
+            columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+            weight: weight.parse().unwrap(),
+        };
+        let auto = Auto { rows: Some(20_000), weights: weights.iter().map(weight).collect() };
+        let release = release(&schema(), &auto, Privacy::new(budget("1", None, None)), &table);
+        let mut groups = std::collections::HashMap::new();
+        for block in &release.blocks()[1..] {
+            let MapSpec::Merged(spec) = block.map() else { panic!("tables follow") };
+            for (at, column) in spec.columns.iter().enumerate() {
+                assert!(spec.tables.iter().flatten().any(|place| *place as usize == at), "{spec:?}");
+                let same = groups.entry((spec.tables[0].len(), column.name.clone())).or_insert(column.groups.clone());
+                assert_eq!(*same, column.groups);
+            }
+        }
+        let fit = Fit::new(&release, Options::default()).unwrap();
+        let ask = Ask::of(&fit);
+        let error = |a: &str, b: &str| ask.mean(&(col(a) * col(b))).unwrap().std_error;
+        let by_level = fit.totals(&[col("x").gt(lit(0.3)).and(col("g").eq(lit("a"))).check(&schema()).unwrap()]);
+        (error("x", "k"), by_level.estimate(0).std_error)
+    };
+    let (plain, by_level) = errors(&[]);
+    let (favoured, other) = errors(&[(&["x", "k"], "30")]);
+    assert!(favoured < 0.8 * plain && other > by_level, "{favoured} {plain}, {other} {by_level}");
+    let (without, unknown) = errors(&[(&["x", "g"], "0")]);
+    assert!(without < 1.1 * plain && unknown > 2.0 * by_level, "{without} {plain}, {unknown} {by_level}");
+}
+
+/// Two columns that follow each other and crowd in a few wide bins: thresholds inside of those do not lead to counts that no
+/// table can have.
+#[test]
+fn heavy_cells_are_not_looked_into() {
+    let mut random = Random::new(11);
+    let mut text = String::from("left,came,month\n");
+    let mut rows = Vec::new();
+    for _ in 0..60_000 {
+        let exponential = -(1.0 - random.unit()).ln();
+        let left =
+            if random.unit() < 0.6 { -random.unit() * 10.0 } else { 40.0 * exponential - 3.0 }.clamp(-43.0, 1300.0);
+        let came = (left + 14.0 * (random.unit() + random.unit() - 1.2)).clamp(-86.0, 1272.0);
+        let (left, came, month) = (left.round(), came.round(), random.below(12) + 1);
+        writeln!(text, "{left},{came},{month}").unwrap();
+        rows.push((left, came, month as f64));
+    }
+    let column = |name: &str, min: i32, max: i32| {
+        format!("[[column]]\nname = '{name}'\ntype = 'integer'\nmin = {min}\nmax = {max}\n")
+    };
+    let schema = column("left", -43, 1301) + &column("came", -86, 1272) + &column("month", 1, 12);
+    let schema = Schema::from_toml(&schema).unwrap();
+    let table = Table::from_csv_bytes(text.into_bytes());
+    let privacy = Privacy::new(budget("10", Some("1e-5"), None));
+    let fit = Fit::new(&release(&schema, &Auto::default(), privacy, &table), Options::default()).unwrap();
+    for (late, early, month) in [(-3.0, -1.0, 7.0), (-6.0, -4.0, 7.0), (-4.0, 2.0, 12.0), (-8.0, -8.0, 5.0)] {
+        let chosen =
+            col("left").ge(lit(late)).and(col("came").le(lit(early))).and(col("month").le(lit(month))).check(&schema);
+        let found = fit.totals(&[chosen.unwrap()]).estimate(0).value / rows.len() as f64;
+        let is_in = |row: &&(f64, f64, f64)| row.0 >= late && row.1 <= early && row.2 <= month;
+        let truth = rows.iter().filter(is_in).count() as f64 / rows.len() as f64;
+        assert!((found - truth).abs() < 0.05, "{late} {early} {month}: {found}, not {truth}");
+    }
 }
 
 /// The sums of a block of tables, counted by hand.

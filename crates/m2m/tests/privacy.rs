@@ -25,8 +25,8 @@ fn every_noise(epsilon: &str) -> [Privacy; 4] {
     let approximate = Budget::new(Some(decimal(epsilon)), Some(decimal("1e-6")), None).unwrap();
     let concentrated = Budget::new(None, None, Some(decimal("0.5"))).unwrap();
     [
+        Privacy { noise: NoiseKind::Laplace, ..pure(epsilon) },
         pure(epsilon),
-        Privacy { noise: NoiseKind::Knorm, ..pure(epsilon) },
         Privacy::new(approximate),
         Privacy::new(concentrated),
     ]
@@ -336,6 +336,22 @@ fn knorm_variance_is_as_stated() {
     let deviation = block.noise().standard_deviation(4000);
     let variance = block.sums().iter().map(|sum| (*sum as f64 / deviation).powi(2)).sum::<f64>() / 4000.0;
     assert!((variance - 1.0).abs() < 6.0 * (4.0f64 / 4000.0 + 1.3 / 4000.0).sqrt(), "{variance}");
+}
+
+/// The same for one-hot groups, here of RACE: 400 groups of 10 cells. The cells of a group are not independent, and the
+/// radius is common to all; the bound is more than 6 standard errors wide.
+#[test]
+fn one_hot_knorm_variance_is_as_stated() {
+    let schema = schema(&[0], None);
+    let design = Design::parse("race:r=400,w=10").unwrap();
+    let release = release(&schema, &design, Privacy { noise: NoiseKind::Knorm, ..pure("1") }, &[]);
+    let block = &release.blocks()[0];
+    assert!(matches!(block.noise(), Mechanism::OneHotKnorm { .. }), "{:?}", block.noise());
+    let deviation = block.noise().standard_deviation(4000);
+    // Laplace noise would have √2 · 400 / 0.98.
+    assert!((deviation / (577.2 * 10.0 / 132f64.sqrt()) - 1.0).abs() < 2e-3, "{deviation}");
+    let variance = block.sums().iter().map(|sum| (*sum as f64 / deviation).powi(2)).sum::<f64>() / 4000.0;
+    assert!((variance - 1.0).abs() < 6.0 * (4.0f64 / 4000.0 + 5.0 / 4000.0).sqrt(), "{variance}");
 }
 
 /// With replace-one neighbours all tables have the same number of rows. With add-remove ones that number is noised:

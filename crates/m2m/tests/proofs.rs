@@ -50,6 +50,9 @@ fn clipping_is_as_unlikely_as_stated() {
     stated("below e^(−170) (K-norm: the mean radius is kept below 2⁵⁶ and the sampler reaches 2⁶²)");
     let x = 2f64.powi(62 - 56);
     assert!(3.0 * (x - 1.0 - x.ln()) > 170.0);
+    stated("kept below 2⁵⁵, as a class may have a single coordinate");
+    let x = 2f64.powi(62 - 55);
+    assert!(2.0 * (x - 1.0 - x.ln()) > 170.0);
 }
 
 /// A dozen operations in double precision lose less than the room that is left for them.

@@ -16,8 +16,13 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// One file per kind of noise, of budget, of unit and of neighbours; between them all maps and all columns.
-const GOLDEN: [&str; 4] =
-    ["release-v1.json", "release-v1-knorm.json", "release-v1-gaussian.json", "release-v1-custom.json"];
+const GOLDEN: [&str; 5] = [
+    "release-v1.json",
+    "release-v1-knorm.json",
+    "release-v1-gaussian.json",
+    "release-v1-custom.json",
+    "release-v1-one-hot.json",
+];
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -101,6 +106,7 @@ fn make_golden_files() {
         release(&rows, &maps, knorm, 100),
         release(&users, &maps, budget(Some("2"), Some("1e-6"), None), 100),
         privatised(&own.unwrap(), replace, 100),
+        release(&rows, &maps, knorm, 100),
     ];
     for (name, release) in GOLDEN.into_iter().zip(releases) {
         let path = golden(name);
@@ -285,7 +291,14 @@ fn halve(value: &mut Value) {
 #[test]
 fn lies_are_refused() {
     type Edit = fn(&mut Value);
-    let lies: [(&str, Edit); 22] = [
+    let lies: [(&str, Edit); 26] = [
+        (GOLDEN[4], |file| {
+            let deviation = &mut file["blocks"][0]["noise"]["deviation"];
+            *deviation = json!(deviation.as_u64().unwrap() / 100_000 * 99_999);
+        }),
+        (GOLDEN[4], |file| file["count"]["noise"] = json!({"kind": "one-hot-knorm", "deviation": 1u64 << 40})),
+        (GOLDEN[4], |file| halve(&mut file["blocks"][0]["noise"]["deviation"])),
+        (GOLDEN[4], |file| file["blocks"][0]["noise"]["deviation"] = json!(1u64 << 56)),
         (GOLDEN[0], |file| halve(&mut file["blocks"][0]["noise"]["scale"]["numerator"])),
         (GOLDEN[0], |file| halve(&mut file["blocks"][6]["noise"]["scale"]["numerator"])),
         (GOLDEN[0], |file| halve(&mut file["count"]["noise"]["scale"]["numerator"])),

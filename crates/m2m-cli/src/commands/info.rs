@@ -229,6 +229,7 @@ pub fn block_in_words(block: &ReleasedBlock) -> String {
         Mechanism::DiscreteLaplace { .. } => "discrete Laplace",
         Mechanism::DiscreteGaussian { .. } => "discrete Gaussian",
         Mechanism::DiscKnorm { .. } => "disc K-norm",
+        Mechanism::OneHotKnorm { .. } => "one-hot K-norm",
     };
     let deviation = block.noise().standard_deviation(block.sums().len()) / block.grid() as f64;
     format!(

@@ -39,7 +39,7 @@ pub struct SpendingArgs {
     /// Part of the budget for the number of rows [default: 0.02]
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     count_share: Option<Decimal>,
-    /// Noise of Fourier features under pure ε: knorm has half the standard deviation of laplace, the default
+    /// Noise under pure ε: knorm, the default, is taken where it is smaller than laplace (half for Fourier features)
     #[arg(long, value_enum)]
     noise: Option<NoiseArg>,
 }
@@ -55,8 +55,8 @@ enum NeighboursArg {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum NoiseArg {
-    #[default]
     Laplace,
+    #[default]
     Knorm,
 }
 

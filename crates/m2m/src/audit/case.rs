@@ -6,7 +6,9 @@ use super::Observation;
 use crate::auto::{Auto, FirstRound, SecondRound};
 use crate::feature::{Body, CustomSpec, FeatureMap, MapSpec, Simd};
 use crate::panel::{Panel, Record, Value};
-use crate::privatise::{Budget, Mechanism, Neighbours, NoiseKind, Plan, Privacy, Scale, epsilon_of_rho, sensitivity};
+use crate::privatise::{
+    Budget, Class, FINE, Mechanism, Neighbours, NoiseKind, Plan, Privacy, Scale, classes, epsilon_of_rho, sensitivity,
+};
 use crate::source::{self, Table};
 use crate::sums::Sketcher;
 use crate::{Design, Error, Release, Schema};
@@ -92,13 +94,15 @@ impl Case {
             let bound = sensitivity(body, self.privacy.neighbours, rows).expect("a small case");
             let l2 = |v: &[f64]| v.iter().map(|x| x * x).sum::<f64>().sqrt();
             least = least.min(match (mechanism, body) {
-                (Mechanism::DiscreteLaplace { .. }, _) => change.iter().map(|x| x.abs()).sum::<f64>() / bound.l1 as f64,
+                (Mechanism::DiscreteLaplace { .. } | Mechanism::OneHotKnorm { .. }, _) => {
+                    change.iter().map(|x| x.abs()).sum::<f64>() / bound.l1 as f64
+                }
                 (Mechanism::DiscreteGaussian { .. }, _) => l2(&change) / (bound.l2_squared as f64).sqrt(),
                 (Mechanism::DiscKnorm { .. }, Body::Discs { pairs, .. }) => {
                     let reach = (bound.l2_squared as f64 / pairs as f64).sqrt();
                     change.chunks_exact(2).map(l2).fold(0.0, f64::max) / reach
                 }
-                (Mechanism::DiscKnorm { .. }, _) => unreachable!("K-norm noise is for discs"),
+                (Mechanism::DiscKnorm { .. }, _) => unreachable!("noise of discs is for discs"),
             });
         }
         Ok(least)
@@ -118,7 +122,9 @@ impl Case {
                 &made
             }
         };
-        let [first, second] = exact.each_ref().map(|exact| log_likelihoods(release, exact));
+        let groups: Vec<Vec<usize>> =
+            release.blocks().iter().map(|block| block.map().one_hot_groups(&self.schema)).collect::<Result<_, _>>()?;
+        let [first, second] = exact.each_ref().map(|exact| log_likelihoods(release, &groups, exact));
         let ratios = first.iter().zip(second).map(|(first, second)| first - second).collect();
         Ok(Observation { ratios, coordinates })
     }
@@ -141,16 +147,18 @@ impl Exact {
 }
 
 /// The logarithms of the probabilities of the count and of each block, up to what does not depend on the table.
-fn log_likelihoods(release: &Release, exact: &Exact) -> Vec<f64> {
+///
+/// `groups`: the sizes of each block's one-hot groups.
+fn log_likelihoods(release: &Release, groups: &[Vec<usize>], exact: &Exact) -> Vec<f64> {
     let count = release.count();
-    let of_count = count.noise.map_or(0.0, |noise| log_mass(noise, &[count.value], &[exact.rows]));
-    let of_blocks = release.blocks().iter().zip(&exact.blocks);
+    let of_count = count.noise.map_or(0.0, |noise| log_mass(noise, &[], &[count.value], &[exact.rows]));
+    let of_blocks = release.blocks().iter().zip(groups).zip(&exact.blocks);
     std::iter::once(of_count)
-        .chain(of_blocks.map(|(block, exact)| log_mass(block.noise(), block.sums(), exact)))
+        .chain(of_blocks.map(|((block, groups), exact)| log_mass(block.noise(), groups, block.sums(), exact)))
         .collect()
 }
 
-fn log_mass(mechanism: Mechanism, released: &[i64], exact: &[i64]) -> f64 {
+fn log_mass(mechanism: Mechanism, groups: &[usize], released: &[i64], exact: &[i64]) -> f64 {
     let noise = || released.iter().zip(exact).map(|(released, exact)| released.saturating_sub(*exact) as f64);
     let value = |scale: Scale| scale.numerator() as f64 / scale.denominator() as f64;
     match mechanism {
@@ -160,6 +168,21 @@ fn log_mass(mechanism: Mechanism, released: &[i64], exact: &[i64]) -> f64 {
             let noise: Vec<f64> = noise().collect();
             let radius = noise.chunks_exact(2).map(|pair| pair[0].hypot(pair[1])).fold(0.0, f64::max);
             -radius.max(minimum_radius as f64) / value(scale)
+        }
+        // But for the rounding.
+        Mechanism::OneHotKnorm { deviation } => {
+            let noise: Vec<f64> = noise().collect();
+            let mut rest = &noise[..];
+            let mut norms = Vec::new();
+            for size in groups {
+                norms.push((size, rest[..*size].iter().map(|z| z.abs()).sum::<f64>() * FINE as f64));
+                rest = &rest[*size..];
+            }
+            let of_class = |class: &Class| {
+                let of_size = norms.iter().filter(|(size, _)| **size == class.size);
+                -of_size.fold(class.minimum as f64, |radius, (_, norm)| radius.max(*norm)) / value(class.scale)
+            };
+            classes(deviation, groups).expect("it was drawn from them").iter().map(of_class).sum()
         }
     }
 }
@@ -197,7 +220,9 @@ pub fn suite() -> Result<Vec<Case>, Error> {
         }
     }
     for relation in [Row, Replace, User] {
-        cases.push(Case::new(KNORM, "rff", relation)?);
+        for map in ["hist", "race", "rff", "auto, three columns"] {
+            cases.push(Case::new(KNORM, map, relation)?);
+        }
     }
     for map in ["rff precise", "hist + rff"] {
         cases.push(Case::new(KNORM, map, Row)?);
@@ -294,14 +319,16 @@ fn read(schema: &Schema, text: &str) -> Result<Vec<Panel>, Error> {
 
 fn schema(map: &str, relation: Relation) -> Result<Schema, Error> {
     let number = |name: &str| format!("[[column]]\nname = '{name}'\ntype = 'number'\nmin = 0\nmax = 1\n");
-    let levels = "[[column]]\nname = 'g'\ntype = 'category'\nlevels = ['a', 'b']\n";
+    // With one listed level, which makes three with "other" and "missing", both histograms are of one size.
+    let listed = if map == "hist" { "'a'" } else { "'a', 'b'" };
+    let levels = format!("[[column]]\nname = 'g'\ntype = 'category'\nlevels = [{listed}]\n");
     let mut text = match relation {
         Relation::User => format!("[privacy]\nunit = 'who'\nmax_rows = {MAX_ROWS}\n"),
         _ => String::new(),
     };
     text += &number("x");
     if matches!(map, "hist" | "tables" | "hist + rff") || map.starts_with("auto") {
-        text += levels;
+        text += &levels;
     }
     if map == "auto, three columns" {
         text += &number("y");

@@ -567,6 +567,15 @@ impl MapSpec {
             .collect())
     }
 
+    /// For maps whose features are one-hot groups: how many features are in each, in their order. Nothing for others.
+    pub fn one_hot_groups(&self, schema: &Schema) -> Result<Vec<usize>, Error> {
+        self.check(schema)?;
+        match self {
+            Self::Race(spec) => Ok(vec![spec.w; spec.r]),
+            _ => Ok(self.groups(schema)?.iter().map(|group| group.iter().map(Cells::len).product()).collect()),
+        }
+    }
+
     /// How many features and what bounds them, without building the map.
     pub fn shape(&self, schema: &Schema) -> Result<(usize, Body), Error> {
         self.check(schema)?;

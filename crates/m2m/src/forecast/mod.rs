@@ -43,7 +43,7 @@ use crate::auto::{Auto, noised_marginals, second_design, with_tables};
 use crate::estimate::{Caution, Estimate};
 use crate::feature::MapSpec;
 use crate::fit::{Fit, Options};
-use crate::privatise::{Budget, Mechanism, Plan, Privacy};
+use crate::privatise::{Budget, Mechanism, Plan, PlannedBlock, Privacy};
 use crate::release::Release;
 use crate::stream::PublicStream;
 use crate::sums::public;
@@ -331,11 +331,12 @@ impl Forecaster {
     /// A release as it could be, but for its rows and its noise.
     fn rehearse(&self, choice: &Choice, privacy: Privacy, draw: u64) -> Result<Release, Error> {
         let mut stream = PublicStream::new("rehearsal", draw);
-        let mut draw = |mechanism: Mechanism, noise: &mut [i128]| {
+        let mut draw_from = |mechanism: Mechanism, noise: &mut [i128]| {
             let pretended = pretend(mechanism, noise.len(), &mut stream);
             noise.iter_mut().zip(pretended).for_each(|(noise, pretended)| *noise = pretended.round() as i128);
         };
         let rows = i128::from(self.rows);
+        let mut draw = |block: &PlannedBlock, noise: &mut [i128]| draw_from(block.mechanism, noise);
         let design = match choice {
             Choice::Auto if self.schema().columns().len() > 1 => {
                 let auto = Auto { rows: Some(self.rows), ..Auto::default() };
@@ -350,7 +351,7 @@ impl Forecaster {
         let plan = Plan::new(self.schema(), &design, privacy)?;
         let mut noised = |mechanism: Mechanism, sums: Vec<i128>| -> Vec<i64> {
             let mut noise = vec![0; sums.len()];
-            draw(mechanism, &mut noise);
+            draw_from(mechanism, &mut noise);
             sums.into_iter().zip(noise).map(|(sum, noise)| public(sum, noise)).collect()
         };
         let count = plan.count().map_or(self.rows as i64, |mechanism| noised(mechanism, vec![rows])[0]);
@@ -411,7 +412,8 @@ fn pretend(mechanism: Mechanism, len: usize, stream: &mut PublicStream) -> Vec<f
     let exponential = |stream: &mut PublicStream| -stream.uniform().ln();
     match mechanism {
         Mechanism::DiscreteGaussian { .. } => (0..len).map(|_| deviation * stream.normal()).collect(),
-        Mechanism::DiscreteLaplace { .. } => {
+        // Cells of a table of not too few have nearly independent Laplace noise with K-norm noise, too.
+        Mechanism::DiscreteLaplace { .. } | Mechanism::OneHotKnorm { .. } => {
             let scale = deviation * std::f64::consts::FRAC_1_SQRT_2;
             (0..len).map(|_| scale * (exponential(stream) - exponential(stream))).collect()
         }

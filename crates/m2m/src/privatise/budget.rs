@@ -114,12 +114,13 @@ pub enum Neighbours {
     Replace,
 }
 
-/// The family of noise for Fourier features under pure ε.
+/// The family of noise under pure ε.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NoiseKind {
     /// Independent discrete Laplace noise on each coordinate.
-    #[default]
     Laplace,
-    /// K-norm noise shaped like the features' own discs: half the standard deviation at the same ε.
+    /// K-norm noise, shaped like what a row can do to the sums, wherever it is smaller than Laplace noise at the same ε: half
+    /// of it for Fourier features, k/√((k+1)(k+2)) of it for many histograms or tables of k cells.
+    #[default]
     Knorm,
 }

@@ -1,6 +1,8 @@
 //! From a budget to noise scales. Scales are computed in floating point, then enlarged by more than the rounding
 //! can have cost, then rounded up to a rational: the exact inequality holds for what is used.
 
+use std::collections::BTreeMap;
+
 use crate::Error;
 use crate::privatise::Scale;
 
@@ -149,6 +151,88 @@ pub(crate) fn disc_noise(pairs: u64, radius: f64, epsilon: f64) -> Result<(Scale
     Err(Error::Budget("epsilon is too large for K-norm noise of these features; use Laplace noise".into()))
 }
 
+/// One-hot groups of the same size, whose noise has a common radius.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class {
+    /// Coordinates of each group.
+    pub size: usize,
+    /// How many groups.
+    pub groups: usize,
+    /// Scale of the geometric variables that add up to the radius.
+    pub scale: Scale,
+    /// The smallest radius.
+    pub minimum: u64,
+}
+
+/// K-norm noise for one-hot groups of given sizes, all with the same standard deviation on a fine lattice; the classes by
+/// increasing size. Nothing where that is too small or too large to be drawn.
+///
+/// A uniform point of a cross-polytope of radius ρ has variance 2ρ²/((k+1)(k+2)) per coordinate, and ρ is nearly
+/// Gamma(m + 1) for m coordinates in all. Nothing but basic operations and roots is used, which give the same numbers on
+/// every machine.
+pub(crate) fn classes(deviation: u64, sizes: &[usize]) -> Option<Vec<Class>> {
+    let class = |(size, groups): (usize, usize)| {
+        let (k, m) = (size as f64, (size * groups) as f64);
+        let scale = (deviation as f64 / spread(size, groups)).ceil();
+        let minimum = (0.125 * m * scale).ceil();
+        // The minimum is beyond twice the h of Theorem 4, and the mean radius below 2⁵⁶.
+        let fits = minimum > k && 2.0 * (m + 1.0) * scale < (1u64 << 56) as f64;
+        let scale = if fits { Scale::new(scale as u64, 1) } else { None };
+        Some(Class { size, groups, scale: scale?, minimum: minimum as u64 })
+    };
+    by_size(sizes).into_iter().map(class).collect()
+}
+
+/// How many groups there are of each size.
+fn by_size(sizes: &[usize]) -> BTreeMap<usize, usize> {
+    let mut groups = BTreeMap::new();
+    sizes.iter().for_each(|size| *groups.entry(*size).or_insert(0) += 1);
+    groups
+}
+
+/// The standard deviation of a coordinate for a scale of 1.
+fn spread(size: usize, groups: usize) -> f64 {
+    let (k, m) = (size as f64, (size * groups) as f64);
+    (2.0 * ((m + 1.0) * (m + 2.0)) / ((k + 1.0) * (k + 2.0))).sqrt()
+}
+
+/// What noise costs, from above, if each group moves by at most `reach` in L1: Σ B/t + η of Theorem 4 over the classes.
+///
+/// With R the minimum radius and h = k/2, η is at most
+/// $$m\Bigl[\ln\Bigl(1+\frac{B+2h}{R-h}\Bigr) - \ln\Bigl(1+\frac{B}{R+(m+1)/2}\Bigr)\Bigr]$$
+/// as ln(1 + B/(R+i)) is convex in i, so that its sum over i = 1 … m is at least m times its value in the middle.
+pub(crate) fn cost(classes: &[Class], reach: f64) -> f64 {
+    let of = |class: &Class| {
+        let (k, m, r) = (class.size as f64, (class.size * class.groups) as f64, class.minimum as f64);
+        let slack = m * (((reach + k) / (r - 0.5 * k)).ln_1p() - (reach / (r + 0.5 * (m + 1.0))).ln_1p());
+        reach / to_f64(class.scale) * (1.0 + ROOM) + slack * (1.0 + 1e-6) + 1e-15 * m
+    };
+    classes.iter().map(of).sum::<f64>() * (1.0 + ROOM)
+}
+
+/// The standard deviation, on the fine lattice, of K-norm noise that is ε-private for one-hot groups that each move by at
+/// most `reach`; nothing when there is none.
+pub(crate) fn one_hot_noise(sizes: &[usize], reach: f64, epsilon: f64) -> Option<u64> {
+    // But for slack and rounding, the cost is the sum of reach times spread over the deviation.
+    let spreads: f64 = by_size(sizes).into_iter().map(|(size, groups)| spread(size, groups)).sum();
+    let mut deviation = reach * spreads / epsilon;
+    // Scales are whole numbers, so that a little more noise may change nothing: each step is at least twice the last.
+    let mut step = 1e-9;
+    for _ in 0..50 {
+        let whole = deviation.ceil();
+        if !(1.0..(1u64 << 56) as f64).contains(&whole) {
+            return None;
+        }
+        let cost = cost(&classes(whole as u64, sizes)?, reach);
+        if cost <= epsilon {
+            return Some(whole as u64);
+        }
+        deviation = whole * (cost / epsilon).max(1.0 + step);
+        step *= 2.0;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,7 +303,103 @@ mod tests {
         assert!(to_f64(scale) / radius < 1.00002, "{}", to_f64(scale) / radius);
     }
 
+    /// The numbers of integer points with Σ|x| ≤ r in k dimensions for r up to some radius, one coordinate after the other.
+    fn cross_polytope_points(k: usize, top: usize) -> Vec<f64> {
+        let mut points = vec![1.0; top + 1];
+        for _ in 0..k {
+            let mut inside = 0.0;
+            let add = |points: &f64| {
+                let here = points + 2.0 * inside;
+                inside += points;
+                here
+            };
+            points = points.iter().map(add).collect();
+        }
+        points
+    }
+
+    /// Theorem 4 by brute force: what a change by `reach` in every group costs at all distances from the origin, for each
+    /// class by itself and for all together.
+    #[test]
+    fn one_hot_noise_keeps_its_ratio() {
+        for (sizes, reach, epsilon) in [
+            (vec![2usize, 2], 120usize, 1.0),
+            (vec![3, 3, 3], 200, 0.7),
+            (vec![2, 4, 2, 4], 300, 2.0),
+            (vec![5], 150, 0.5),
+        ] {
+            let deviation = one_hot_noise(&sizes, reach as f64, epsilon).unwrap();
+            let classes = classes(deviation, &sizes).unwrap();
+            let mut total = 0.0;
+            for class in &classes {
+                let (m, t) = (class.size * class.groups, to_f64(class.scale));
+                let top = (40.0 * t) as usize + 4 * class.minimum as usize;
+                let points = cross_polytope_points(class.size, top);
+                let weight = |r: usize| {
+                    let binomial: f64 = (1..=m).map(|i| ((r + i) as f64 / i as f64).ln()).sum();
+                    (binomial - r as f64 / t - class.groups as f64 * points[r].ln()).exp()
+                };
+                let mut tail = vec![0.0; top + 2];
+                for r in (0..=top).rev() {
+                    tail[r] = tail[r + 1] + if r >= class.minimum as usize { weight(r) } else { 0.0 };
+                }
+                let worst = (0..top / 2).map(|r| (tail[r] / tail[r + reach]).ln()).fold(0.0, f64::max);
+                assert!(worst > 0.5 * reach as f64 / t, "{sizes:?}: {worst}");
+                total += worst;
+            }
+            assert!(total <= epsilon && total > 0.75 * epsilon, "{sizes:?} {reach} {epsilon}: {total}");
+        }
+    }
+
+    /// The bound that is used for η is above the sum of Theorem 4, and close to it.
+    #[test]
+    fn slack_is_bounded_from_above() {
+        for (size, groups, scale, reach) in
+            [(2usize, 3usize, 40u64, 30.0), (9, 45, 1 << 20, 1e5), (289, 6, 1 << 26, 1e6)]
+        {
+            let m = size * groups;
+            let minimum = (0.125 * m as f64 * scale as f64).ceil();
+            let class = Class { size, groups, scale: Scale::new(scale, 1).unwrap(), minimum: minimum as u64 };
+            let h = 0.5 * size as f64;
+            let slack: f64 = (1..=m)
+                .map(|i| {
+                    let i = i as f64;
+                    ((minimum + i) * (minimum + reach + h) / ((minimum + reach + i) * (minimum - h))).ln()
+                })
+                .sum();
+            let bound = cost(&[class], reach) - reach / scale as f64;
+            assert!(bound >= slack && bound < 1.2 * slack + 1e-9, "{size} {groups}: {bound}, {slack}");
+        }
+    }
+
+    /// With many groups of k coordinates the noise is k/√((k+1)(k+2)) of Laplace noise; with one it is the same.
+    #[test]
+    fn one_hot_noise_is_close_to_its_ideal_deviation() {
+        let unit = (1u64 << 20) as f64;
+        for (sizes, ideal) in
+            [(vec![9; 400], 9.0 / 110f64.sqrt()), (vec![25], 1.0), (vec![64; 400], 64.0 / (65f64 * 66.0).sqrt())]
+        {
+            let laplace = 2f64.sqrt() * sizes.len() as f64;
+            let ratio = one_hot_noise(&sizes, unit, 1.0).unwrap() as f64 / unit / laplace;
+            assert!((ratio / ideal - 1.0).abs() < 2e-3, "{}: {ratio}, not {ideal}", sizes.len());
+        }
+    }
+
     proptest! {
+        /// Whatever the groups, there is noise for them, at most a fiftieth larger than without slack and rounding, and it
+        /// costs no more than ε.
+        #[test]
+        fn one_hot_noise_is_found(
+            sizes in prop::collection::vec(1usize..300, 1..60), repeat in 1usize..40, epsilon in 1e-3f64..20.0, rows in 1u32..50,
+        ) {
+            let sizes = sizes.repeat(repeat);
+            let reach = f64::from(rows) * (1u64 << 20) as f64;
+            let deviation = one_hot_noise(&sizes, reach, epsilon).unwrap();
+            prop_assert!(cost(&classes(deviation, &sizes).unwrap(), reach) <= epsilon);
+            let ideal: f64 = by_size(&sizes).into_iter().map(|(size, groups)| spread(size, groups)).sum::<f64>() * reach / epsilon;
+            prop_assert!(deviation as f64 >= ideal && deviation as f64 <= 1.02 * ideal, "{}", deviation as f64 / ideal);
+        }
+
         #[test]
         fn scales_round_up(value in 1e-9f64..1e16) {
             let scale = round_up(value).unwrap();

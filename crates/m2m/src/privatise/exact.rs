@@ -200,19 +200,12 @@ impl NoiseSource {
         k % 2 == 1
     }
 
-    /// K-norm noise for a product of discs, into pairs: draws ρ as the sum of `out.len() + 1` geometric variables
-    /// of the given scale, again until ρ ≥ `minimum`, and then each pair uniformly among the integer points of the
-    /// disc of radius ρ.
+    /// K-norm noise for a product of discs, into pairs: draws ρ as [`Self::radius`] does, and then each pair uniformly
+    /// among the integer points of the disc of radius ρ.
     ///
     /// PRIVACY.md, Theorem 4, bounds the ratio of its probabilities at neighbouring points.
     pub fn disc_knorm(&mut self, scale: Scale, minimum: u64, out: &mut [i128]) {
-        let radius = loop {
-            let radius: u128 = (0..=out.len()).map(|_| self.geometric(scale)).sum();
-            if radius >= u128::from(minimum) {
-                // Beyond 2⁶² only with probability below e^(-170), as the calibration keeps the mean below 2⁵⁶.
-                break radius.min(1 << 62) as u64;
-            }
-        };
+        let radius = self.radius(out.len(), scale, minimum);
         for pair in out.chunks_exact_mut(2) {
             loop {
                 let x = i128::from(self.below(2 * radius + 1)) - i128::from(radius);
@@ -221,6 +214,46 @@ impl NoiseSource {
                     pair.copy_from_slice(&[x, y]);
                     break;
                 }
+            }
+        }
+    }
+
+    /// The radius of K-norm noise on so many coordinates: the sum of one more geometric variables of the given scale,
+    /// again until it is at least `minimum`.
+    pub fn radius(&mut self, coordinates: usize, scale: Scale, minimum: u64) -> u64 {
+        loop {
+            let radius: u128 = (0..=coordinates).map(|_| self.geometric(scale)).sum();
+            if radius >= u128::from(minimum) {
+                // Beyond 2⁶² only with probability below e^(-170), as the calibration keeps the mean below 2⁵⁶.
+                return radius.min(1 << 62) as u64;
+            }
+        }
+    }
+
+    /// Uniform on the integer points with Σ|x| ≤ `radius`.
+    ///
+    /// Choosing k of radius + k places is choosing k numbers ≥ 0 with a sum of at most the radius: the gaps before the
+    /// chosen places. Each number then gets a sign by a coin, and all is drawn again if a zero got a minus: every point is
+    /// reached by one choice of places and one of signs.
+    pub fn cross_polytope(&mut self, radius: u64, out: &mut [i128]) {
+        let mut places = vec![0; out.len()];
+        loop {
+            places.iter_mut().for_each(|place| *place = self.below(radius + out.len() as u64));
+            places.sort_unstable();
+            // Places that are not distinct are drawn again, all of them.
+            if places.windows(2).any(|pair| pair[0] == pair[1]) {
+                continue;
+            }
+            let mut next = 0;
+            let mut fits = true;
+            for (x, place) in out.iter_mut().zip(&places) {
+                let (size, negative) = (i128::from(place - next), self.coin());
+                fits &= !(negative && size == 0);
+                *x = if negative { -size } else { size };
+                next = place + 1;
+            }
+            if fits {
+                return;
             }
         }
     }
@@ -347,6 +380,43 @@ mod tests {
             }
         }
         let z = (statistic - cells) / (2.0 * cells).sqrt();
+        assert!(z.abs() < 5.0, "{z}");
+    }
+
+    /// Points of a cross-polytope: all of them, each as often as any other.
+    #[test]
+    fn cross_polytopes_are_filled_evenly() {
+        for (size, radius) in [(1usize, 4i64), (2, 3), (3, 2), (2, 6), (4, 1)] {
+            let mut points = vec![vec![]];
+            for _ in 0..size {
+                points = points.iter().flat_map(|p| (-radius..=radius).map(move |x| [&p[..], &[x]].concat())).collect();
+            }
+            points.retain(|point: &Vec<i64>| point.iter().map(|x| x.abs()).sum::<i64>() <= radius);
+            let mut noise = source(size as u8);
+            let mut counts = std::collections::HashMap::new();
+            let n = 4000 * points.len();
+            for _ in 0..n {
+                let mut point = vec![0; size];
+                noise.cross_polytope(radius as u64, &mut point);
+                *counts.entry(point.iter().map(|x| *x as i64).collect::<Vec<_>>()).or_insert(0.0) += 1.0;
+            }
+            assert_eq!(counts.len(), points.len());
+            let statistic: f64 =
+                points.iter().map(|point| (counts.get(point).unwrap_or(&0.0) - 4000.0f64).powi(2) / 4000.0).sum();
+            let degrees = points.len() as f64 - 1.0;
+            let z = (statistic - degrees) / (2.0 * degrees).sqrt();
+            assert!(z.abs() < 5.0, "{size} {radius}: {z}");
+        }
+    }
+
+    /// The radius is a sum of geometric variables, cut off below.
+    #[test]
+    fn radii_follow_their_mass_function() {
+        let (t, m, minimum) = (3.0f64, 4, 5.0);
+        let binomial = |x: f64| (1..=m).map(|i| (x + f64::from(i)) / f64::from(i)).product::<f64>();
+        let mass = |x: f64| if x < minimum { 0.0 } else { binomial(x) * (-x / t).exp() };
+        let mut noise = source(8);
+        let z = chi_square(|| i128::from(noise.radius(4, Scale::new(3, 1).unwrap(), 5)), mass, 80, 1_000_000);
         assert!(z.abs() < 5.0, "{z}");
     }
 

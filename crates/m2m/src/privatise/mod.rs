@@ -19,8 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::feature::{Block, Body};
 use crate::schema::Unit;
-use crate::{Decimal, Design, Error, Schema};
-use calibrate::{GaussianRule, disc_noise, round_up, to_f64};
+use crate::{Decimal, Design, Error, Release, Schema};
+pub(crate) use calibrate::{Class, classes};
+use calibrate::{GaussianRule, disc_noise, one_hot_noise, round_up, to_f64};
 
 /// How a release is to be made private.
 #[derive(Clone, Copy, Debug)]
@@ -31,18 +32,19 @@ pub struct Privacy {
     pub neighbours: Neighbours,
     /// The part of the budget that goes to the number of rows.
     pub count_share: Decimal,
-    /// The noise of Fourier features under pure ε.
+    /// The noise under pure ε.
     pub noise: NoiseKind,
 }
 
 impl Privacy {
-    /// A budget with everything else as usual: add-remove neighbours, 2% for the count, Laplace noise.
+    /// A budget with everything else as usual: add-remove neighbours, 2% for the count, K-norm noise where it
+    /// is the smaller one.
     pub fn new(budget: Budget) -> Self {
         Self {
             budget,
             neighbours: Neighbours::AddRemove,
             count_share: "0.02".parse().expect("a decimal"),
-            noise: NoiseKind::Laplace,
+            noise: NoiseKind::Knorm,
         }
     }
 }
@@ -68,7 +70,17 @@ pub enum Mechanism {
         /// The smallest radius.
         minimum_radius: u64,
     },
+    /// Joint noise on groups of which a row moves one coordinate each: uniform on the points of a product of
+    /// cross-polytopes of random radius, on a lattice 2²⁰ times as fine, then rounded.
+    OneHotKnorm {
+        /// The standard deviation before rounding, in steps of that lattice. It is the same for all coordinates, and all
+        /// else follows from it and the sizes of the groups.
+        deviation: u64,
+    },
 }
+
+/// Steps of the lattice on which K-norm noise of one-hot groups is drawn, for one row.
+pub(crate) const FINE: u64 = 1 << 20;
 
 impl Mechanism {
     /// The standard deviation of the noise on one of `coordinates` coordinates.
@@ -84,6 +96,8 @@ impl Mechanism {
                 let (t, m) = (to_f64(*scale), coordinates as f64);
                 0.5 * t * ((m + 1.0) * (m + 2.0)).sqrt()
             }
+            // Rounding adds the variance of a number that is uniform between two integers.
+            Self::OneHotKnorm { deviation } => (*deviation as f64 / FINE as f64).hypot(1.0 / 12f64.sqrt()),
         }
     }
 
@@ -96,21 +110,45 @@ impl Mechanism {
             (Self::DiscKnorm { scale: a, minimum_radius: r }, Self::DiscKnorm { scale: b, minimum_radius: s }) => {
                 enough(a, b) && r as f64 >= s as f64 * (1.0 - 1e-6)
             }
+            (Self::OneHotKnorm { deviation: a }, Self::OneHotKnorm { deviation: b }) => {
+                a < 1 << 56 && a as f64 >= b as f64 * (1.0 - 1e-6)
+            }
             _ => false,
         }
     }
 
-    pub(crate) fn draw(&self, source: &mut NoiseSource, out: &mut [i128]) {
+    /// Draws noise for a block; `groups` are the sizes of its one-hot groups, if it has any.
+    pub(crate) fn draw(&self, source: &mut NoiseSource, groups: &[usize], out: &mut [i128]) {
         match *self {
             Self::DiscreteLaplace { scale } => out.iter_mut().for_each(|x| *x = source.laplace(scale)),
             Self::DiscreteGaussian { sigma } => out.iter_mut().for_each(|x| *x = source.gaussian(sigma)),
             Self::DiscKnorm { scale, minimum_radius } => source.disc_knorm(scale, minimum_radius, out),
+            Self::OneHotKnorm { deviation } => one_hot_knorm(deviation, source, groups, out),
         }
     }
 
     /// Whether coordinates are independent, so that parts can be drawn apart.
     fn is_independent(&self) -> bool {
-        !matches!(self, Self::DiscKnorm { .. })
+        !matches!(self, Self::DiscKnorm { .. } | Self::OneHotKnorm { .. })
+    }
+}
+
+/// # Privacy
+/// Theorem 4: the sums, in steps of the fine lattice, plus Z; then S + ⌊Z/f + ½⌋ = ⌊(fS + Z)/f + ½⌋ as S is an integer, so
+/// that the rounding sees nothing but what is private already.
+fn one_hot_knorm(deviation: u64, source: &mut NoiseSource, groups: &[usize], out: &mut [i128]) {
+    assert_eq!(groups.iter().sum::<usize>(), out.len(), "every coordinate is in one group");
+    for class in classes(deviation, groups).expect("calibration tried the same classes") {
+        let radius = source.radius(class.size * class.groups, class.scale, class.minimum);
+        let mut first = 0;
+        for size in groups {
+            let group = &mut out[first..first + size];
+            first += size;
+            if *size == class.size {
+                source.cross_polytope(radius, group);
+                group.iter_mut().for_each(|x| *x = (*x + i128::from(FINE / 2)).div_euclid(i128::from(FINE)));
+            }
+        }
     }
 }
 
@@ -121,7 +159,23 @@ pub struct Plan {
     design: Design,
     privacy: Privacy,
     count: Option<Mechanism>,
-    blocks: Vec<(usize, Mechanism)>,
+    blocks: Vec<PlannedBlock>,
+}
+
+/// The noise of a block, and what it needs to know of the features.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedBlock {
+    /// How many features.
+    pub len: usize,
+    /// The sizes of one-hot groups, where the noise may have their shape; nothing elsewhere.
+    pub groups: Vec<usize>,
+    pub mechanism: Mechanism,
+}
+
+impl PlannedBlock {
+    pub fn draw(&self, source: &mut NoiseSource, noise: &mut [i128]) {
+        self.mechanism.draw(source, &self.groups, noise);
+    }
 }
 
 impl Plan {
@@ -142,6 +196,13 @@ impl Plan {
         let blocks = design.blocks().iter().map(|block| calibration.block(block)).collect::<Result<_, _>>()?;
         let (schema, privacy) = (calibration.schema.clone(), calibration.privacy);
         Ok(Self { schema, design: design.clone(), privacy, count: calibration.count()?, blocks })
+    }
+
+    /// The same with the noise that the count and the first blocks had when they were released.
+    pub(crate) fn after(mut self, first: &Release) -> Self {
+        self.count = first.count().noise;
+        self.blocks.iter_mut().zip(first.blocks()).for_each(|(planned, block)| planned.mechanism = block.noise());
+        self
     }
 
     /// The schema that it is for.
@@ -166,7 +227,11 @@ impl Plan {
 
     /// The noise of each block.
     pub fn blocks(&self) -> impl Iterator<Item = Mechanism> {
-        self.blocks.iter().map(|(_, mechanism)| *mechanism)
+        self.blocks.iter().map(|block| block.mechanism)
+    }
+
+    pub(crate) fn planned(&self) -> &[PlannedBlock] {
+        &self.blocks
     }
 
     /// Draws all the noise there will be, from fresh sources of the operating system.
@@ -177,14 +242,14 @@ impl Plan {
     pub(crate) fn draw_from(&self, source: &mut NoiseSource) -> Result<Noise, Error> {
         let mut count = [0];
         if let Some(mechanism) = &self.count {
-            mechanism.draw(source, &mut count);
+            mechanism.draw(source, &[], &mut count);
         }
         let blocks = self
             .blocks
             .iter()
-            .map(|(len, mechanism)| {
-                let mut noise = vec![0; *len];
-                draw_block(mechanism, &mut noise, source)?;
+            .map(|block| {
+                let mut noise = vec![0; block.len];
+                draw_block(block, &mut noise, source)?;
                 Ok(noise)
             })
             .collect::<Result<Vec<_>, Error>>()?;
@@ -193,10 +258,10 @@ impl Plan {
 }
 
 /// Large independent blocks are drawn by several threads, each with a source of its own.
-fn draw_block(mechanism: &Mechanism, noise: &mut [i128], source: &mut NoiseSource) -> Result<(), Error> {
+fn draw_block(block: &PlannedBlock, noise: &mut [i128], source: &mut NoiseSource) -> Result<(), Error> {
     const LARGE: usize = 100_000;
-    if noise.len() < LARGE || !mechanism.is_independent() {
-        mechanism.draw(source, noise);
+    if noise.len() < LARGE || !block.mechanism.is_independent() {
+        block.draw(source, noise);
         return Ok(());
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -205,7 +270,7 @@ fn draw_block(mechanism: &Mechanism, noise: &mut [i128], source: &mut NoiseSourc
             .chunks_mut(noise.len().div_ceil(threads))
             .map(|part| {
                 scope.spawn(move || {
-                    mechanism.draw(&mut NoiseSource::from_os()?, part);
+                    block.draw(&mut NoiseSource::from_os()?, part);
                     Ok(())
                 })
             })
@@ -304,20 +369,24 @@ impl<'a> Calibration<'a> {
             Neighbours::Replace => Ok(None),
             Neighbours::AddRemove => {
                 let share = self.privacy.count_share.to_f64();
-                self.mechanism(Body::OneHot { groups: 1 }, share).map(Some)
+                self.mechanism(Body::OneHot { groups: 1 }, &[], share).map(Some)
             }
         }
     }
 
     /// The features of a block, and their noise.
-    pub fn block(&self, block: &Block) -> Result<(usize, Mechanism), Error> {
+    pub fn block(&self, block: &Block) -> Result<PlannedBlock, Error> {
         let (len, body) = block.map.shape(self.schema)?;
-        Ok((len, self.mechanism(body, self.besides_count() * block.share.to_f64())?))
+        let shaped = self.rule.is_none() && self.privacy.noise == NoiseKind::Knorm;
+        let groups = if shaped { block.map.one_hot_groups(self.schema)? } else { Vec::new() };
+        let mechanism = self.mechanism(body, &groups, self.besides_count() * block.share.to_f64())?;
+        Ok(PlannedBlock { len, groups, mechanism })
     }
 
-    /// The noise of a block of so many histograms or tables.
+    /// The noise of a block of so many histograms or tables, whatever their sizes; from above, as K-norm noise of known
+    /// sizes may be smaller.
     pub fn tables(&self, count: usize, share: Decimal) -> Result<Mechanism, Error> {
-        self.mechanism(Body::OneHot { groups: count as u64 }, self.besides_count() * share.to_f64())
+        self.mechanism(Body::OneHot { groups: count as u64 }, &[], self.besides_count() * share.to_f64())
     }
 
     fn besides_count(&self) -> f64 {
@@ -327,7 +396,8 @@ impl<'a> Calibration<'a> {
         }
     }
 
-    fn mechanism(&self, body: Body, share: f64) -> Result<Mechanism, Error> {
+    /// `groups` are the sizes of one-hot groups, where they are known.
+    fn mechanism(&self, body: Body, groups: &[usize], share: f64) -> Result<Mechanism, Error> {
         let rows = self.schema.unit().max_rows();
         let neighbours = self.privacy.neighbours;
         let sensitivity = sensitivity(body, neighbours, rows).ok_or_else(|| {
@@ -340,14 +410,26 @@ impl<'a> Calibration<'a> {
         }
         let Budget::Pure { epsilon } = self.privacy.budget else { unreachable!("other budgets have a rule") };
         let epsilon = epsilon.to_f64() * (1.0 - 1e-12) * share;
-        match (self.privacy.noise, body) {
-            (NoiseKind::Knorm, Body::Discs { pairs, radius }) => {
-                let reach = if neighbours == Neighbours::Replace { 2.0 } else { 1.0 };
-                let (scale, minimum_radius) = disc_noise(pairs, reach * radius as f64 * f64::from(rows), epsilon)?;
-                Ok(Mechanism::DiscKnorm { scale, minimum_radius })
-            }
-            _ => Ok(Mechanism::DiscreteLaplace { scale: round_up(sensitivity.l1 as f64 / epsilon)? }),
+        let laplace = Mechanism::DiscreteLaplace { scale: round_up(sensitivity.l1 as f64 / epsilon)? };
+        if self.privacy.noise == NoiseKind::Laplace {
+            return Ok(laplace);
         }
+        // How far one unit moves a point of the body, in its own norm.
+        let reach = f64::from(rows) * if neighbours == Neighbours::Replace { 2.0 } else { 1.0 };
+        let (shaped, coordinates) = match body {
+            Body::Discs { pairs, radius } => {
+                let noise = disc_noise(pairs, reach * radius as f64, epsilon).ok();
+                let mechanism = noise.map(|(scale, minimum_radius)| Mechanism::DiscKnorm { scale, minimum_radius });
+                (mechanism, 2 * pairs as usize)
+            }
+            Body::OneHot { .. } => {
+                let deviation = one_hot_noise(groups, reach * FINE as f64, epsilon);
+                (deviation.map(|deviation| Mechanism::OneHotKnorm { deviation }), groups.len())
+            }
+            Body::Bounded { .. } => (None, 0),
+        };
+        let smaller = |shaped: &Mechanism| shaped.standard_deviation(coordinates) < laplace.standard_deviation(1);
+        Ok(shaped.filter(smaller).unwrap_or(laplace))
     }
 }
 
@@ -368,10 +450,16 @@ mod tests {
     fn parts_add_up_to_the_budget() {
         let schema = schema();
         let design = Design::default();
-        for noise in [NoiseKind::Laplace, NoiseKind::Knorm] {
+        let race = Design::parse("race:r=10,w=8").unwrap();
+        for (noise, design) in [
+            (NoiseKind::Laplace, &design),
+            (NoiseKind::Knorm, &design),
+            (NoiseKind::Laplace, &race),
+            (NoiseKind::Knorm, &race),
+        ] {
             for epsilon in ["0.01", "1", "7.3", "100"] {
                 let privacy = Privacy { noise, ..Privacy::new(Budget::pure(epsilon.parse().unwrap()).unwrap()) };
-                let plan = Plan::new(&schema, &design, privacy).unwrap();
+                let plan = Plan::new(&schema, design, privacy).unwrap();
                 let loss = |mechanism: Mechanism, body: Body| match mechanism {
                     Mechanism::DiscreteLaplace { scale } => {
                         sensitivity(body, Neighbours::AddRemove, 1).unwrap().l1 as f64 / to_f64(scale)
@@ -381,8 +469,21 @@ mod tests {
                         let radius = radius as f64;
                         radius / to_f64(scale) + calibrate::disc_slack(pairs, radius, minimum_radius as f64)
                     }
+                    // The sum of Theorem 4 as it stands there, for RACE's groups.
+                    Mechanism::OneHotKnorm { deviation } => {
+                        let [class] = classes(deviation, &[8; 10]).unwrap()[..] else { panic!() };
+                        let (b, r, h) = (FINE as f64, class.minimum as f64, 4.0);
+                        let term = |i: f64| ((i + h) / (r - h)).ln_1p() - ((i - h) / (r + b + h)).ln_1p();
+                        b / to_f64(class.scale) + (1..=80).map(|i| term(f64::from(i))).sum::<f64>()
+                    }
                     Mechanism::DiscreteGaussian { .. } => panic!(),
                 };
+                let shaped = matches!(plan.blocks().next(), Some(Mechanism::OneHotKnorm { .. }));
+                assert_eq!(
+                    shaped,
+                    noise == NoiseKind::Knorm && design == &race && epsilon != "100",
+                    "{noise:?} {epsilon}"
+                );
                 let bodies = design.blocks().iter().map(|block| block.map.shape(&schema).unwrap().1);
                 let total = loss(plan.count().unwrap(), Body::OneHot { groups: 1 })
                     + plan.blocks().zip(bodies).map(|(mechanism, body)| loss(mechanism, body)).sum::<f64>();
@@ -403,6 +504,27 @@ mod tests {
                 sensitivity(body, Neighbours::AddRemove, 1).unwrap().l2_squared as f64 / (2.0 * to_f64(sigma).powi(2));
         }
         assert!(rho <= 0.5 && rho > 0.4999, "{rho}");
+    }
+
+    /// Groups of two sizes, in turns: every coordinate has the stated deviation, and groups of a size share their radius.
+    /// Five standard errors, seeded.
+    #[test]
+    fn groups_of_several_sizes_have_the_same_noise() {
+        let groups = [2usize, 3, 2, 1, 3, 2];
+        let deviation = one_hot_noise(&groups, FINE as f64, 0.1).unwrap();
+        let mechanism = Mechanism::OneHotKnorm { deviation };
+        let (n, mut source) = (200_000, NoiseSource::seeded(3));
+        let mut squares = [0.0; 13];
+        for _ in 0..n {
+            let mut noise = [0; 13];
+            mechanism.draw(&mut source, &groups, &mut noise);
+            squares.iter_mut().zip(noise).for_each(|(sum, x)| *sum += (x as f64).powi(2));
+        }
+        let expected = mechanism.standard_deviation(13).powi(2);
+        for square in squares {
+            let ratio = square / n as f64 / expected;
+            assert!((ratio - 1.0).abs() < 5.0 * (5.0 / n as f64).sqrt() + 2e-3, "{squares:?}, not {expected}");
+        }
     }
 
     #[test]

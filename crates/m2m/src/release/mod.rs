@@ -27,6 +27,9 @@ pub struct Reserved {
     /// By which the ledger that paid for both rounds knows the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pledge: Option<String>,
+    /// Whether the curator wants Laplace noise in the second round, too, though K-norm noise may be smaller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub laplace: bool,
 }
 
 /// What the release promises.
@@ -129,7 +132,8 @@ impl Release {
             })
             .collect::<Result<_, Error>>()?;
         let share = plan.design().reserved();
-        let reserved = (share != Decimal::ZERO).then_some(Reserved { share, pledge: None });
+        let laplace = matches!(privacy.budget, Budget::Pure { .. }) && privacy.noise == NoiseKind::Laplace;
+        let reserved = (share != Decimal::ZERO).then_some(Reserved { share, pledge: None, laplace });
         Ok(Self { statement, count: Count { value: count, noise: plan.count() }, blocks, schema, reserved })
     }
 
@@ -172,14 +176,14 @@ impl Release {
         Design::reserving(blocks, self.reserved.as_ref().map_or(Decimal::ZERO, |reserved| reserved.share))
     }
 
-    /// How it was made private.
+    /// How it was made private, and is to be in a second round.
     pub(crate) fn privacy(&self) -> Privacy {
-        let knorm = self.blocks.iter().any(|block| matches!(block.noise, Mechanism::DiscKnorm { .. }));
+        let laplace = self.reserved.as_ref().is_some_and(|reserved| reserved.laplace);
         Privacy {
             budget: self.statement.budget,
             neighbours: self.statement.neighbours,
             count_share: self.statement.count_share.unwrap_or_default(),
-            noise: if knorm { NoiseKind::Knorm } else { NoiseKind::Laplace },
+            noise: if laplace { NoiseKind::Laplace } else { NoiseKind::Knorm },
         }
     }
 
@@ -198,13 +202,25 @@ impl Release {
                 return wrong("a block of sums does not fit its map");
             }
         }
-        let plan = Plan::calibrated(&Calibration::new(&self.schema, self.privacy())?, &self.design()?)?;
-        let enough = match (self.count.noise, plan.count()) {
+        let plan = |noise| {
+            let privacy = Privacy { noise, ..self.privacy() };
+            Plan::calibrated(&Calibration::new(&self.schema, privacy)?, &self.design()?)
+        };
+        let shaped = plan(NoiseKind::Knorm)?;
+        let is_enough = match (self.count.noise, shaped.count()) {
             (None, None) => true,
             (Some(stated), Some(needed)) => stated.is_at_least(&needed),
             _ => false,
         };
-        if !enough || !self.blocks.iter().zip(plan.blocks()).all(|(block, needed)| block.noise.is_at_least(&needed)) {
+        // Each block may have either kind of noise: both spend its share and no more.
+        let lacks = |plan: &Plan| -> Vec<bool> {
+            self.blocks.iter().zip(plan.blocks()).map(|(block, needed)| !block.noise.is_at_least(&needed)).collect()
+        };
+        let mut lacking = lacks(&shaped);
+        if lacking.contains(&true) {
+            lacking.iter_mut().zip(lacks(&plan(NoiseKind::Laplace)?)).for_each(|(lacking, plain)| *lacking &= plain);
+        }
+        if !is_enough || lacking.contains(&true) {
             return wrong("its noise is less than its stated budget needs");
         }
         Ok(())

@@ -4,7 +4,7 @@
 use m2m::auto::{Auto, FirstRound, SecondRound};
 use m2m::expr::{Checked, Scalar};
 use m2m::panel::{Panel, Record, Value};
-use m2m::privatise::{Budget, Plan, Privacy};
+use m2m::privatise::{Budget, NoiseKind, Plan, Privacy};
 use m2m::schema::Kind;
 use m2m::source::{self, Table};
 use m2m::sums::Sketcher;
@@ -14,9 +14,9 @@ use sha2::{Digest, Sha256};
 
 use crate::common::{Random, Secret, secret, sketch};
 
-/// Pure ε with everything else as usual.
+/// Pure ε with Laplace noise, which a seed can draw, and everything else as usual.
 pub fn pure(epsilon: &str) -> Privacy {
-    Privacy::new(Budget::pure(epsilon.parse().unwrap()).unwrap())
+    Privacy { noise: NoiseKind::Laplace, ..Privacy::new(Budget::pure(epsilon.parse().unwrap()).unwrap()) }
 }
 
 /// The exact sums of a table, from which releases with seeded noise are made: the library itself takes its noise from the
@@ -79,7 +79,7 @@ pub fn in_two_rounds(schema: &Schema, privacy: Privacy, table: &Table, rows: u64
 
 /// Discrete Laplace noise: the difference of two geometric variables, which are exponential ones rounded down.
 fn laplace(random: &mut Random, mechanism: &Json) -> i64 {
-    assert_eq!(mechanism["kind"], "discrete-laplace", "seeded noise is for pure budgets");
+    assert_eq!(mechanism["kind"], "discrete-laplace", "seeded noise is Laplace noise");
     let part = |name: &str| mechanism["scale"][name].as_f64().unwrap();
     let scale = part("numerator") / part("denominator");
     let mut geometric = || (-(1.0 - random.unit()).ln() * scale).floor() as i64;

@@ -19,10 +19,15 @@ import numpy as np
 TOLERANCE = 1e-8
 
 
-def deviation(noise):
-    """The standard deviation of discrete Laplace noise."""
+def deviation(noise, features=1):
+    """The standard deviation of the noise on each of so many features."""
+    if noise["kind"] == "one-hot-knorm":
+        return np.hypot(noise["deviation"] / 2**20, 1 / np.sqrt(12))
+    scale = noise["scale"]["numerator"] / noise["scale"]["denominator"]
+    if noise["kind"] == "disc-knorm":
+        return scale / 2 * np.sqrt((features + 1) * (features + 2))
     assert noise["kind"] == "discrete-laplace"
-    q = np.exp(-noise["scale"]["denominator"] / noise["scale"]["numerator"])
+    q = np.exp(-1 / scale)
     return np.sqrt(2 * q) / (1 - q)
 
 
@@ -42,7 +47,8 @@ class Ridge:
         n = max(release["count"]["value"], 1)
         blocks = release["blocks"]
         grid = np.concatenate([np.full(len(block["sums"]), float(block["grid"])) for block in blocks])
-        self.sigma = np.concatenate([np.full(len(block["sums"]), deviation(block["noise"])) for block in blocks]) / grid / n
+        noise = [np.full(len(block["sums"]), deviation(block["noise"], len(block["sums"]))) for block in blocks]
+        self.sigma = np.concatenate(noise) / grid / n
         self.z = np.concatenate([block["sums"] for block in blocks]) / grid / n
         self.n, self.tau, self.centred = n, tau, centred
         self.count_deviation = deviation(release["count"]["noise"])
