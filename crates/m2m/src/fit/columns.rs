@@ -5,7 +5,7 @@ use faer::Mat;
 use crate::feature::{Cells, HistSpec, MapSpec};
 use crate::fit::closed::Closed;
 use crate::fit::separate::Term;
-use crate::fit::shrink::shrink;
+use crate::fit::shrink::{Tails, shrink};
 use crate::prior::{Axis, Independent, Marginal, marginals, tables};
 use crate::release::Release;
 use crate::{Error, Schema};
@@ -224,11 +224,12 @@ fn from_marginal(release: &Release, marginal: Marginal, merged: Option<Merged>, 
     let probabilities: Vec<f64> = sums.iter().map(|sum| *sum as f64 / rows).collect();
     // Noise that is all but none would leave the cells without any scale to be compared with.
     let deviation = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9);
+    let tails = Tails::of(block.noise());
     let nullable = release.schema().columns()[marginal.cells.column()].nullable;
     let law = match merged.filter(|merged| merged.groups.len() == marginal.cells.len()) {
-        Some(merged) => merged.refine(&probabilities, deviation, nullable, marginal.cells.in_order()),
+        Some(merged) => merged.refine(&probabilities, (deviation, tails), nullable, marginal.cells.in_order()),
         None if release.blocks().iter().all(|block| matches!(block.map(), MapSpec::Hist(_))) => {
-            let (mut freed, variance) = shrink(&probabilities, deviation, marginal.cells.in_order());
+            let (mut freed, variance) = shrink(&probabilities, (deviation, tails), marginal.cells.in_order());
             let mut freedom = variance.clone();
             let missing = probabilities.len() - 1;
             if !nullable && probabilities[missing] < STANDS_OUT * deviation {
@@ -288,7 +289,7 @@ impl Merged {
 
     /// Cells that agree as well as possible with their own noisy values and with those of the groups: the groups first, then
     /// the cells of each, freed of noise.
-    fn refine(self, noisy: &[f64], deviation: f64, nullable: bool, order: Option<Vec<usize>>) -> Law {
+    fn refine(self, noisy: &[f64], (deviation, tails): (f64, Tails), nullable: bool, order: Option<Vec<usize>>) -> Law {
         let count = self.shares.len();
         let groups = &self.groups;
         let members = |group: usize| (0..noisy.len()).filter(move |cell| groups[*cell] as usize == group);
@@ -302,7 +303,7 @@ impl Merged {
         let cells: Vec<f64> = (0..noisy.len())
             .map(|cell| noisy[cell] + moved[groups[cell] as usize] / sizes[groups[cell] as usize])
             .collect();
-        let (mut freed, variance) = shrink(&cells, deviation, order);
+        let (mut freed, variance) = shrink(&cells, (deviation, tails), order);
         let (mut freedom, mut group_freedom) = (variance.clone(), left.clone());
         let missing = noisy.len() - 1;
         let group = groups[missing] as usize;
