@@ -18,7 +18,7 @@ use m2m::{Design, Release, Schema};
 const NAMES: &[&str] = &["adult", "magic04", "lifesci", "occupancy"];
 const EPSILONS: &[&str] = &["0.1", "1", "10"];
 /// Releases of each table whose errors are averaged.
-const RELEASES: usize = 3;
+const RELEASES: usize = 6;
 
 /// Errors that were foretold and measured.
 type Errors = Vec<(f64, f64)>;
@@ -31,6 +31,7 @@ pub fn run(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
         ("tables", Choice::Design(Design::parse("tables")?)),
     ];
     let mut all: BTreeMap<(&str, &str), Errors> = BTreeMap::new();
+    let mut by_table: BTreeMap<(&str, &str), Errors> = BTreeMap::new();
     println!("Geometric means over questions of root mean squared errors:");
     println!("{}", line(["table", "epsilon", "design", "question"], ["predicted", "measured", "ratio"]));
     for name in if names.is_empty() { NAMES } else { names } {
@@ -49,6 +50,7 @@ pub fn run(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
                     Ok(kinds) => {
                         for (kind, errors) in kinds {
                             println!("{}", line([name, epsilon, design, kind], summary(&errors)));
+                            by_table.entry((name, design)).or_default().extend(&errors);
                             all.entry((design, kind)).or_default().extend(errors);
                         }
                     }
@@ -56,6 +58,11 @@ pub fn run(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
                 }
             }
         }
+    }
+    println!("\nAll budgets and questions:");
+    for ((table, design), errors) in &by_table {
+        let [_, _, ratio] = summary(errors);
+        println!("{}", line([table, "", design, "all"], ["", "", &ratio]));
     }
     println!("\nAll tables and budgets:");
     for ((design, kind), errors) in &all {
