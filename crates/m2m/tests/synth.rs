@@ -7,7 +7,6 @@ mod seeded;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Float64Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, RecordBatch};
-use m2m::auto::{Auto, FirstRound, SecondRound};
 use m2m::expr::{col, lit};
 use m2m::fit::{Fit, Options};
 use m2m::schema::Kind;
@@ -18,19 +17,14 @@ use m2m::task::Ask;
 use m2m::task::learn::Rows;
 use m2m::{Design, Estimate, Release, Schema};
 use proptest::prelude::*;
-use seeded::{Exact, POPULATION, population, pure};
+use seeded::{Exact, POPULATION, in_two_rounds, population, pure};
 
 const ROWS: usize = 30_000;
 
-/// The default design at ε = 2. Its noise is the operating system's.
+/// The default design at ε = 2.
 fn people(rows: usize) -> Release {
     let schema = Schema::from_toml(POPULATION).unwrap();
-    let table = Table::from_csv_bytes(population(7, rows));
-    let first = FirstRound::new(&schema, &Auto::default(), pure("2")).unwrap();
-    let (sums, _) = source::sketch(&first.sketcher().unwrap(), &table, 2, &()).unwrap();
-    let second = SecondRound::after(&first.privatise(sums).unwrap(), &Auto::default()).unwrap();
-    let (sums, _) = source::sketch(&second.sketcher().unwrap(), &table, 2, &()).unwrap();
-    second.privatise(sums).unwrap()
+    in_two_rounds(&schema, pure("2"), &Table::from_csv_bytes(population(7, rows)), rows as u64, 2)
 }
 
 fn releases() -> Vec<Release> {
@@ -223,7 +217,7 @@ fn points_of_dependent_columns_keep_their_say() {
         csv += &format!("\n{}", cells.join(","));
     }
     let table = Table::from_csv_bytes(csv.into_bytes());
-    let release = seeded::in_two_rounds(&schema, pure("4"), &table, ROWS as u64, 5);
+    let release = in_two_rounds(&schema, pure("4"), &table, ROWS as u64, 5);
     let fit = fit(&release);
     let synthesis = Synthesis::new(&fit).unwrap();
     assert!(synthesis.effective() > 500.0, "{} of 40000", synthesis.effective());
