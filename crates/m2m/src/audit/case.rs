@@ -211,7 +211,7 @@ pub fn suite() -> Result<Vec<Case>, Error> {
     let mut cases = Vec::new();
     for mechanism in [LAPLACE, GAUSSIAN, CONCENTRATED] {
         for relation in [Row, Replace, User] {
-            for map in ["hist", "tables", "race", "rff", "own", "auto"] {
+            for map in ["hist", "tables", "signs", "race", "rff", "own", "auto"] {
                 cases.push(Case::new(mechanism, map, relation)?);
             }
         }
@@ -220,7 +220,7 @@ pub fn suite() -> Result<Vec<Case>, Error> {
         }
     }
     for relation in [Row, Replace, User] {
-        for map in ["hist", "race", "rff", "auto, three columns"] {
+        for map in ["hist", "signs", "race", "rff", "auto, three columns"] {
             cases.push(Case::new(KNORM, map, relation)?);
         }
     }
@@ -327,7 +327,7 @@ fn schema(map: &str, relation: Relation) -> Result<Schema, Error> {
         _ => String::new(),
     };
     text += &number("x");
-    if matches!(map, "hist" | "tables" | "hist + rff") || map.starts_with("auto") {
+    if matches!(map, "hist" | "tables" | "signs" | "hist + rff") || map.starts_with("auto") {
         text += &levels;
     }
     if map == "auto, three columns" {
@@ -340,6 +340,10 @@ fn design(map: &str) -> Result<Design, Error> {
     match map {
         "hist" => Design::parse("hist:bins=2"),
         "tables" => Design::parse("tables:bins=2"),
+        // One pair, twice: of more than two columns, not all products can change their sign at once.
+        "signs" => Design::from_toml(
+            "[[map]]\nkind = 'signs'\nshare = 1.0\npairs = [[0, 1], [0, 1]]\ncolumns = [{ name = 'x', bins = 2, signs = [-1, 1, 0] }, { name = 'g', bins = 1, signs = [-1, 1, 0, 0] }]",
+        ),
         "race" => Design::parse("race:r=2,w=4,sigma=0.1"),
         "race angular" => Design::parse("race:r=2,w=4,hash=angular"),
         "rff" => Design::parse("rff:m=2,sigma=0.1"),

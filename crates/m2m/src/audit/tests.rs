@@ -174,6 +174,8 @@ fn half_noise_is_caught() {
         (CONCENTRATED, "rff"),
         (KNORM, "rff"),
         (KNORM, "hist"),
+        (KNORM, "signs"),
+        (GAUSSIAN, "signs"),
         (KNORM, "race"),
     ] {
         caught_with(&case(mechanism, map, Relation::Row), |_, mechanism| scaled(mechanism, (1, 2)));
@@ -287,9 +289,16 @@ fn three_rows_of_a_one_row_user_are_caught() {
 
 #[test]
 fn replacing_under_the_noise_for_adding_is_caught() {
-    for (mechanism, map) in
-        [(LAPLACE, "hist"), (LAPLACE, "rff"), (GAUSSIAN, "rff"), (KNORM, "rff"), (KNORM, "hist"), (KNORM, "race")]
-    {
+    for (mechanism, map) in [
+        (LAPLACE, "hist"),
+        (LAPLACE, "rff"),
+        (GAUSSIAN, "rff"),
+        (GAUSSIAN, "signs"),
+        (KNORM, "rff"),
+        (KNORM, "hist"),
+        (KNORM, "signs"),
+        (KNORM, "race"),
+    ] {
         let case = case(mechanism, map, Relation::Replace);
         let privacy = Privacy { neighbours: Neighbours::AddRemove, ..case.privacy };
         let others = planned(&case, &case.schema, privacy);
@@ -299,7 +308,7 @@ fn replacing_under_the_noise_for_adding_is_caught() {
 
 #[test]
 fn knorm_noise_of_two_thirds_is_caught() {
-    for map in ["rff", "hist", "race"] {
+    for map in ["rff", "hist", "signs", "race"] {
         caught_with(&case(KNORM, map, Relation::Row), |_, mechanism| scaled(mechanism, (2, 3)));
     }
 }

@@ -23,6 +23,11 @@ pub enum Body {
         /// How many groups.
         groups: u64,
     },
+    /// Coordinates that are -1, 0 or 1 each.
+    Cube {
+        /// How many coordinates.
+        coordinates: u64,
+    },
     /// Any integers within two norms.
     Bounded {
         /// Bound on the sum of absolute values.
@@ -37,7 +42,7 @@ impl Body {
     pub fn largest(&self) -> u64 {
         match *self {
             Self::Discs { radius, .. } => radius,
-            Self::OneHot { .. } => 1,
+            Self::OneHot { .. } | Self::Cube { .. } => 1,
             Self::Bounded { l1, l2_squared } => l1.min(l2_squared.isqrt()),
         }
     }
@@ -55,6 +60,9 @@ impl Body {
             Self::OneHot { groups } => {
                 features.iter().all(|x| (0..=1).contains(x))
                     && features.iter().filter(|x| **x == 1).count() as u64 == groups
+            }
+            Self::Cube { coordinates } => {
+                features.len() as u64 == coordinates && features.iter().all(|x| (-1..=1).contains(x))
             }
             Self::Bounded { l1, l2_squared } => {
                 features.iter().map(|x| u128::from(x.unsigned_abs())).sum::<u128>() <= u128::from(l1)

@@ -7,6 +7,7 @@ use crate::feature::hist::{MAX_FEATURES, Tables};
 use crate::feature::projection::coordinates;
 use crate::feature::race::Race;
 use crate::feature::rff::Rff;
+use crate::feature::signs::Signs;
 use crate::feature::{Body, FeatureMap, Input, Simd, inputs};
 use crate::panel::Layout;
 use crate::schema::{Column, toml_message};
@@ -78,6 +79,8 @@ pub enum MapSpec {
     Tables(TablesSpec),
     /// Contingency tables over merged cells.
     Merged(MergedSpec),
+    /// Products of signs of two columns.
+    Signs(SignsSpec),
     /// A map that the user wrote.
     Custom(CustomSpec),
 }
@@ -281,6 +284,28 @@ pub struct MergedColumn {
     pub groups: Vec<u32>,
 }
 
+/// Parameters of products of signs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignsSpec {
+    /// The columns.
+    pub columns: Vec<SignColumn>,
+    /// The pairs of which products are added up, each by the places of its columns in that list.
+    pub pairs: Vec<[u32; 2]>,
+}
+
+/// A column of [`SignsSpec`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignColumn {
+    /// Its name.
+    pub name: String,
+    /// Bins of its histogram, as in [`HistSpec`].
+    pub bins: u32,
+    /// The sign of each cell of that histogram: -1, 0 or 1.
+    pub signs: Vec<i8>,
+}
+
 /// What a release says about a map that the user wrote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -297,6 +322,8 @@ pub struct CustomSpec {
 }
 
 const MAX_TABLES: usize = 100_000;
+/// The most bins of a column.
+const MAX_BINS: u32 = 100_000;
 /// Random numbers in the description of one map.
 const MAX_DRAWS: usize = 1 << 27;
 /// The largest feature of a user's map: a panel of them adds up within 64 bits.
@@ -415,6 +442,7 @@ impl Design {
                 MapSpec::Hist(_) | MapSpec::Tables(_) | MapSpec::Merged(_) => {
                     Box::new(Tables::new(map.groups(schema)?, simd)?)
                 }
+                MapSpec::Signs(spec) => Box::new(spec.map(schema, simd)?),
                 MapSpec::Custom(spec) => custom(spec)?,
             });
         }
@@ -457,6 +485,7 @@ impl MapSpec {
             Self::Hist(_) => "hist",
             Self::Tables(_) => "tables",
             Self::Merged(_) => "merged",
+            Self::Signs(_) => "signs",
             Self::Custom(spec) => &spec.name,
         }
     }
@@ -505,20 +534,20 @@ impl MapSpec {
                 drawn(spec.r * spec.w.ilog2() as usize, &spec.columns)
             }
             Self::Hist(HistSpec { bins, .. }) | Self::Tables(TablesSpec { bins, .. })
-                if !(1..=100_000).contains(bins) =>
+                if !(1..=MAX_BINS).contains(bins) =>
             {
-                fail(&format!("bins is {bins}; give a number from 1 to 100000"))
+                fail(&format!("bins is {bins}; give a number from 1 to {MAX_BINS}"))
             }
-            Self::Hist(HistSpec { whole: Some(whole), .. }) if !(1..=100_000).contains(whole) => {
-                fail(&format!("whole is {whole}; give a number from 1 to 100000"))
+            Self::Hist(HistSpec { whole: Some(whole), .. }) if !(1..=MAX_BINS).contains(whole) => {
+                fail(&format!("whole is {whole}; give a number from 1 to {MAX_BINS}"))
             }
             Self::Hist(_) | Self::Tables(_) => Ok(()),
             Self::Merged(spec) => {
                 if spec.tables.is_empty() || spec.tables.len() > MAX_TABLES {
                     return fail(&format!("give from 1 to {MAX_TABLES} tables"));
                 }
-                if spec.columns.iter().any(|column| !(1..=100_000).contains(&column.bins)) {
-                    return fail("give every column from 1 to 100000 bins");
+                if spec.columns.iter().any(|column| !(1..=MAX_BINS).contains(&column.bins)) {
+                    return fail(&format!("give every column from 1 to {MAX_BINS} bins"));
                 }
                 let wrong = |table: &Vec<u32>| {
                     table.is_empty()
@@ -527,6 +556,19 @@ impl MapSpec {
                 };
                 if spec.tables.iter().any(wrong) {
                     return fail("name the columns of each table by their places, in increasing order");
+                }
+                Ok(())
+            }
+            Self::Signs(spec) => {
+                if spec.pairs.is_empty() || spec.pairs.len() > MAX_TABLES {
+                    return fail(&format!("give from 1 to {MAX_TABLES} pairs of columns"));
+                }
+                if spec.columns.iter().any(|column| !(1..=MAX_BINS).contains(&column.bins)) {
+                    return fail(&format!("give every column from 1 to {MAX_BINS} bins"));
+                }
+                let wrong = |[one, two]: &[u32; 2]| one >= two || *two as usize >= spec.columns.len();
+                if spec.pairs.iter().any(wrong) {
+                    return fail("name the columns of each pair by their places, in increasing order");
                 }
                 Ok(())
             }
@@ -567,11 +609,13 @@ impl MapSpec {
             .collect())
     }
 
-    /// For maps whose features are one-hot groups: how many features are in each, in their order. Nothing for others.
+    /// For maps of which a record moves one feature of each of some groups, by 1: how many features are in each, in their
+    /// order. Nothing for others.
     pub fn one_hot_groups(&self, schema: &Schema) -> Result<Vec<usize>, Error> {
         self.check(schema)?;
         match self {
             Self::Race(spec) => Ok(vec![spec.w; spec.r]),
+            Self::Signs(spec) => Ok(vec![1; spec.pairs.len()]),
             _ => Ok(self.groups(schema)?.iter().map(|group| group.iter().map(Cells::len).product()).collect()),
         }
     }
@@ -583,6 +627,10 @@ impl MapSpec {
             Self::Rff(spec) => Ok((spec.m, Body::Discs { pairs: spec.m as u64 / 2, radius: self.grid() + 1 })),
             Self::Race(spec) => Ok((spec.r * spec.w, Body::OneHot { groups: spec.r as u64 })),
             Self::Custom(spec) => Ok((spec.features, spec.body)),
+            Self::Signs(spec) => {
+                let map = spec.map(schema, Simd::Portable)?;
+                Ok((map.len(), map.body()))
+            }
             Self::Hist(_) | Self::Tables(_) | Self::Merged(_) => {
                 let map = Tables::new(self.groups(schema)?, Simd::Portable)?;
                 Ok((map.len(), map.body()))
@@ -651,6 +699,16 @@ impl MergedSpec {
             })
             .collect::<Result<Vec<_>, _>>()?;
         Ok(self.tables.iter().map(|table| table.iter().map(|at| cells[*at as usize].clone()).collect()).collect())
+    }
+}
+
+impl SignsSpec {
+    fn map(&self, schema: &Schema, simd: Simd) -> Result<Signs, Error> {
+        let names: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
+        let inputs = inputs(schema, &Layout::new(schema), &names)?;
+        let cells =
+            |(column, input): (&SignColumn, &Input)| (Cells::new(schema, input, column.bins), column.signs.clone());
+        Signs::new(self.columns.iter().zip(&inputs).map(cells).collect(), self.pairs.clone(), simd)
     }
 }
 

@@ -13,13 +13,14 @@ pub(crate) mod phase;
 mod projection;
 mod race;
 mod rff;
+mod signs;
 
 pub use crate::simd::Simd;
 pub use body::Body;
 pub use cells::{Cell, Cells};
 pub use design::{
     Block, CustomSpec, Design, Frequencies, Hash, HistSpec, Kernel, MapSpec, MergedColumn, MergedSpec, Precision,
-    RaceSpec, RffSpec, TablesSpec,
+    RaceSpec, RffSpec, SignColumn, SignsSpec, TablesSpec,
 };
 
 pub(crate) use frequency::directions;

@@ -327,6 +327,8 @@ mod tests {
             (vec![3, 3, 3], 200, 0.7),
             (vec![2, 4, 2, 4], 300, 2.0),
             (vec![5], 150, 0.5),
+            (vec![1; 5], 300, 2.0),
+            (vec![1], 1000, 0.5),
         ] {
             let deviation = one_hot_noise(&sizes, reach as f64, epsilon).unwrap();
             let classes = classes(deviation, &sizes).unwrap();
@@ -355,7 +357,7 @@ mod tests {
     #[test]
     fn slack_is_bounded_from_above() {
         for (size, groups, scale, reach) in
-            [(2usize, 3usize, 40u64, 30.0), (9, 45, 1 << 20, 1e5), (289, 6, 1 << 26, 1e6)]
+            [(2usize, 3usize, 40u64, 30.0), (1, 45, 1 << 20, 1e5), (9, 45, 1 << 20, 1e5), (289, 6, 1 << 26, 1e6)]
         {
             let m = size * groups;
             let minimum = (0.125 * m as f64 * scale as f64).ceil();

@@ -389,6 +389,11 @@ impl<'a> Calibration<'a> {
         self.mechanism(Body::OneHot { groups: count as u64 }, &[], self.besides_count() * share.to_f64())
     }
 
+    /// The noise of a block of so many products of signs.
+    pub fn signs(&self, count: usize, share: Decimal) -> Result<Mechanism, Error> {
+        self.mechanism(Body::Cube { coordinates: count as u64 }, &vec![1; count], self.besides_count() * share.to_f64())
+    }
+
     fn besides_count(&self) -> f64 {
         match self.privacy.neighbours {
             Neighbours::Replace => 1.0,
@@ -422,7 +427,7 @@ impl<'a> Calibration<'a> {
                 let mechanism = noise.map(|(scale, minimum_radius)| Mechanism::DiscKnorm { scale, minimum_radius });
                 (mechanism, 2 * pairs as usize)
             }
-            Body::OneHot { .. } => {
+            Body::OneHot { .. } | Body::Cube { .. } => {
                 let deviation = one_hot_noise(groups, reach * FINE as f64, epsilon);
                 (deviation.map(|deviation| Mechanism::OneHotKnorm { deviation }), groups.len())
             }

@@ -196,6 +196,8 @@ impl Release {
         {
             return wrong("the privacy unit of its statement is not that of its schema");
         }
+        // Sizes before contents: a map of a line can take as long to check as a schema has columns.
+        self.design()?;
         for block in &self.blocks {
             let (len, body) = block.map.shape(&self.schema)?;
             if block.sums.len() != len || block.body != body || block.grid != block.map.grid() {

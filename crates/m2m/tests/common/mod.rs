@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use m2m::feature::{Block, Body, FeatureMap, MapSpec, Simd};
+use m2m::feature::{Block, Body, Cells, FeatureMap, HistSpec, MapSpec, Simd};
 use m2m::panel::Record;
 use m2m::schema::{Kind, Unit};
 use m2m::source::{self, CsvOptions, Table};
@@ -224,6 +224,7 @@ pub fn every_map(schema: &Schema, seed: u64) -> Design {
     maps.push(("tables", ways(2)));
     maps.push(("tables", ways(3)));
     maps.push(("tables", pair));
+    maps.extend(signs(schema, &names, seed).map(|signs| ("signs", signs)));
     let rest = 100 - (maps.len() - 1);
     let mut text = String::new();
     for (at, (kind, parameters)) in maps.iter().enumerate() {
@@ -231,6 +232,19 @@ pub fn every_map(schema: &Schema, seed: u64) -> Design {
         text += &format!("[[map]]\nkind = '{kind}'\nshare = {}\n{parameters}\n", share as f64 / 100.0);
     }
     Design::from_toml(&text).unwrap()
+}
+
+/// Products of signs of all pairs of columns, the signs at random; nothing for a single column.
+fn signs(schema: &Schema, names: &[String], seed: u64) -> Option<String> {
+    let mut random = Random::new(seed);
+    let histograms = MapSpec::Hist(HistSpec { bins: 5, whole: None, columns: names.to_vec() }).tables(schema).unwrap();
+    let column = |(name, (_, cells)): (&String, &(usize, Vec<Cells>))| {
+        let signs: Vec<i64> = (0..cells[0].len()).map(|_| random.below(3) as i64 - 1).collect();
+        format!("{{ name = {name:?}, bins = 5, signs = {signs:?} }}")
+    };
+    let columns: Vec<String> = names.iter().zip(&histograms).map(column).collect();
+    let pairs: Vec<[usize; 2]> = (0..names.len()).flat_map(|i| (i + 1..names.len()).map(move |j| [i, j])).collect();
+    (!pairs.is_empty()).then(|| format!("columns = [{}]\npairs = {pairs:?}", columns.join(", ")))
 }
 
 /// Secret sums, read from their file by its documented layout alone.

@@ -555,8 +555,31 @@ def rff(spec, columns, places):
     return spec["m"], features
 
 
+def signed_columns(spec, columns):
+    """For each column of signs its place, its cells and the sign of each."""
+    places = {column.name: place for place, column in enumerate(columns)}
+    made = []
+    for column in spec["columns"]:
+        place = places[column["name"]]
+        made.append((place, Cells(columns[place], column["bins"]), column["signs"]))
+    return made
+
+
+def signs(spec, columns):
+    signed = signed_columns(spec, columns)
+
+    def features(row):
+        found = [sign[cells.at(row[place])] for place, cells, sign in signed]
+        for j, (one, two) in enumerate(spec["pairs"]):
+            yield j, found[one] * found[two]
+
+    return len(spec["pairs"]), features
+
+
 def build(spec, columns):
     """The number of features of a map and the function from a record to them."""
+    if spec["kind"] == "signs":
+        return signs(spec, columns)
     if spec["kind"] in ("hist", "tables", "merged"):
         return tables(spec, columns)
     return {"race": race, "rff": rff}[spec["kind"]](spec, columns, places_of(spec, columns))

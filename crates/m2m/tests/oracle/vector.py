@@ -121,6 +121,17 @@ def tables(spec, columns):
     return starts[-1], add
 
 
+def signs(spec, columns):
+    signed = naive.signed_columns(spec, columns)
+
+    def add(chunk, sums):
+        found = [numpy.array(sign)[places_in(cells, chunk[place])] for place, cells, sign in signed]
+        for j, (one, two) in enumerate(spec["pairs"]):
+            sums[j] += int((found[one] * found[two]).sum())
+
+    return len(spec["pairs"]), add
+
+
 def projection(columns, places, chunk, direction, start):
     total = numpy.full(len(chunk[0]), start)
     at, products = 0, []
@@ -219,6 +230,8 @@ def rff(spec, columns, places):
 
 
 def build(spec, columns):
+    if spec["kind"] == "signs":
+        return signs(spec, columns)
     if spec["kind"] in ("hist", "tables", "merged"):
         return tables(spec, columns)
     return {"race": race, "rff": rff}[spec["kind"]](spec, columns, naive.places_of(spec, columns))
