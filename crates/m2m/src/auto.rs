@@ -5,31 +5,39 @@
 //!   └────► sums of tables over those groups ◄──────────────────────────┘      └──► noise ──► Release
 //! ```
 //!
-//! **Round one** releases the count and a histogram of every column. **Round two** releases a contingency table of every
-//! pair of columns whose cells are those of the histograms, merged along the ranks of the released marginals: fine where
+//! **Round one** releases the count and a histogram of every column. **Round two** releases contingency tables that hold every
+//! pair of columns, whose cells are those of the histograms, merged along the ranks of the released marginals: fine where
 //! the data is, whatever its scale, with levels kept apart, and atoms too if they are larger than a group.
 //!
 //! # The rule
 //! Everything follows from public things: the schema, the budget, and the number of rows, which is the released one or
 //! one that the curator states. With σ the standard deviation of the noise on a sum, divided by the number of rows:
-//! - **Shares.** Three fifths of what the count leaves go to round one (`MARGINALS`), the rest to round two; two fifths if the
-//!   noise is large (`LARGE`), as there are more pairs than columns to be told from it.
-//! - **Bins** of a histogram: 5.3 σ^(-1/3), from 8 to 256. A distribution function adds up noise over B bins (variance Bσ²);
+//! - **Shares.** Three fifths of what the count leaves go to round one, the rest to round two; two fifths if the noise is
+//!   large, as there are more pairs than columns to be told from it, and seven tenths if it is small (`SHARES`).
+//! - **Bins** of a histogram: 5.3 σ^(-1/3), or 4.2 where noise is not Gaussian and has outliers, from 8 to 256. A distribution function adds up noise over B bins (variance Bσ²);
 //!   a density that leans within a bin is wrong by something like B⁻². The sum of squares would be least at B ∝ σ^(-2/5), but
 //!   empty bins side by side are told as such and add less (`fit/shrink.rs`), so that more of them pay where noise is large. A
 //!   column of few whole numbers has a cell for each (`CANDIDATES`).
 //! - **Groups** of a numeric column: 0.9 σ^(-1/3), from 3 to 16. A smooth function of two columns adds up noise over b²
 //!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻². They have about equal counts, where a
 //!   row counts for more the farther it is from the mean (`LEVERAGE`): such rows make up the covariances.
-//! - **Three columns** have tables too if that leaves little noise on what they do together (`WORTHWHILE`), with 0.75
-//!   σ^(-2/7) groups, by the same reason with b³ cells.
+//! - **Pairs in fewer tables.** Under pure ε noise grows with the number of tables, and tables of three columns that hold all
+//!   pairs (`cover.rs`) are taken in the place of one for each pair if that leaves less of it, with 0.75 σ^(-2/7) groups, by
+//!   the same reason with b³ cells.
+//! - **Signs.** One contrast of two numeric columns matters more than others, whether large goes with large: a small part
+//!   (`SIGNS`) goes to the products of the signs of two columns, which tell it with a fraction of the noise that it has
+//!   when the cells of a table are added up (a quarter for a table of 5 × 5 cells at the same share, a ninth under pure ε).
+//! - **Three columns** have tables too if that leaves little noise on what they do together (`WORTHWHILE`), with as
+//!   many groups as those.
 //!
 //! # Privacy
 //! The rounds compose: the second depends on the data only through its own sums and on the first through what that
-//! released (PRIVACY.md, Theorem 6). Both are ordinary one-hot features (Lemma 2) with the noise of
+//! released (PRIVACY.md, Theorem 6). Both are ordinary features of histograms, tables and signs (Lemma 2) with the noise of
 //! [`Plan`] for their shares.
 
-use crate::feature::{Block, Cell, Cells, HistSpec, MapSpec, MergedColumn, MergedSpec};
+mod cover;
+
+use crate::feature::{Block, Cell, Cells, HistSpec, MapSpec, MergedColumn, MergedSpec, SignColumn, SignsSpec};
 use crate::fit::simplex;
 use crate::privatise::{Calibration, Mechanism, NoiseSource, Plan, PlannedBlock, Privacy, Process};
 use crate::release::{Release, ReleasedBlock};
@@ -55,13 +63,13 @@ pub struct Weight {
     pub weight: Decimal,
 }
 
-/// The part of the budget for sums that goes to the marginals; and that part where the noise is large.
-const MARGINALS: &str = "0.6";
-const IN_NOISE: &str = "0.4";
-/// From this standard deviation of the noise on the share of rows in a cell on it is large.
-const LARGE: f64 = 0.002;
-/// The part of it that goes to tables of three columns, where there are any.
-const TRIPLES: &str = "0.2";
+/// The part of the budget for sums that goes to the marginals, and that for all tables of three columns where there are any;
+/// from which standard deviation on of the noise that the first leaves on the share of rows in a cell.
+const SHARES: [(f64, &str, &str); 3] = [(0.0025, "0.4", "0.2"), (4e-4, "0.6", "0.2"), (0.0, "0.7", "0.15")];
+/// The part of it that goes to products of signs, where two columns have them.
+const SIGNS: &str = "0.04";
+/// The group in the middle of a column has no sign if that costs less than this part of what signs tell of ranks.
+const MIDDLE: f64 = 0.1;
 /// Histograms that there can be: bins, and up to how many whole numbers have a cell each.
 const CANDIDATES: [(u32, u32); 11] = [
     (8, 28),
@@ -82,6 +90,10 @@ const LEVERAGE: f64 = 0.25;
 const MAX_GROUPS: usize = 64;
 /// Tables of three columns are released if the noise on what three columns do, told by three groups each, is below this.
 const WORTHWHILE: f64 = 0.02;
+/// Pairs are told by tables of three columns if that makes the logarithm of the noise on them less by this; columns of such
+/// tables have at most so many cells.
+const WORTH_MERGING: f64 = 0.05;
+const MAX_ADDED: usize = 12;
 /// There are at most so many tables of three columns.
 const MAX_TRIPLES: usize = 5000;
 /// A column of numbers has at most so many groups in tables of two and of three columns.
@@ -259,14 +271,19 @@ pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Erro
 /// these alone, whatever the marginals are.
 fn rehearse(calibration: &Calibration<'_>, schema: &Schema, auto: &Auto) -> Result<(), Error> {
     let weights = Weights::new(schema, auto)?;
-    let third: Decimal = TRIPLES.parse()?;
-    let (pairs, triples) = (weights.pairs(), weights.triples());
+    let signs: Decimal = SIGNS.parse()?;
+    let (pairs, triples, numeric) = (weights.pairs(), weights.triples(), weights.numeric_pairs(schema));
     calibration.count()?;
-    for first in [MARGINALS, IN_NOISE] {
-        let first: Decimal = first.parse()?;
+    if !numeric.is_empty() {
+        calibration.signs(numeric.len(), signs)?;
+    }
+    for (_, first, third) in SHARES {
+        let (first, third): (Decimal, Decimal) = (first.parse()?, third.parse()?);
         let rest = Decimal::ONE - first;
         marginals(calibration, schema, first)?;
-        for (share, tables) in [(rest, &pairs), (rest - third, &pairs), (third, &triples)] {
+        for (share, tables) in
+            [(rest, &pairs), (rest - signs, &pairs), (rest - third - signs, &pairs), (third, &triples)]
+        {
             for (share, tables) in weights.shares(share, tables)? {
                 calibration.tables(tables.len(), share)?;
             }
@@ -293,7 +310,7 @@ fn both(first: &Release, design: &Design) -> Result<(Plan, Plan), Error> {
     let Some(reserved) = first.reserved() else { return Err(no_first_round()) };
     let fits = design.first() == Some(first.hash().as_str())
         && design.reserved() == Decimal::ONE - reserved.share
-        && design.blocks().iter().all(|block| matches!(block.map, MapSpec::Merged(_)))
+        && design.blocks().iter().all(|block| matches!(block.map, MapSpec::Merged(_) | MapSpec::Signs(_)))
         && matches!(first.blocks(), [block] if matches!(block.map(), MapSpec::Hist(_)));
     if !fits {
         return Err(Error::Design(
@@ -332,9 +349,12 @@ fn check(schema: &Schema) -> Result<(), Error> {
     Ok(())
 }
 
-/// The most groups that each column can have, if numbers have so many besides "missing".
+/// The most groups that each column can have, if numbers have so many besides "missing", which has one where it is allowed.
 fn sizes(schema: &Schema, groups: usize) -> Vec<usize> {
-    let size = |column: &Column| column.kind.codes().map_or(groups + 1, |codes| (codes as usize).min(MAX_GROUPS));
+    let size = |column: &Column| match column.kind.codes() {
+        Some(codes) => (codes as usize).min(MAX_GROUPS),
+        None => groups + usize::from(column.nullable),
+    };
     schema.columns().iter().map(size).collect()
 }
 
@@ -364,11 +384,27 @@ fn marginals(calibration: &Calibration<'_>, schema: &Schema, share: Decimal) -> 
 /// The histograms that have as many bins as the noise makes worthwhile, with their share.
 fn chosen(calibration: &Calibration<'_>, schema: &Schema, rows: f64) -> Result<Block, Error> {
     let noise = |share| Ok::<_, Error>(marginals(calibration, schema, share)?.standard_deviation(1) / rows.max(1.0));
-    let usual: Decimal = MARGINALS.parse()?;
-    let share = if noise(usual)? < LARGE { usual } else { IN_NOISE.parse()? };
-    let bins = 5.3 * noise(share)?.powf(-1.0 / 3.0);
+    let mut share = Decimal::ZERO;
+    for (from, part, _) in SHARES {
+        share = part.parse()?;
+        if noise(share)? >= from {
+            break;
+        }
+    }
+    let is_gaussian = matches!(marginals(calibration, schema, share)?, Mechanism::DiscreteGaussian { .. });
+    let bins = if is_gaussian { 5.3 } else { 4.2 } * noise(share)?.powf(-1.0 / 3.0);
     let fits = CANDIDATES.iter().rfind(|(candidate, _)| f64::from(*candidate) <= bins);
     Ok(Block { share, map: histograms(*fits.unwrap_or(&CANDIDATES[0])) })
+}
+
+/// The share of all tables of three columns beside that of the marginals.
+fn third(marginals: Decimal) -> Result<Decimal, Error> {
+    for (_, first, third) in SHARES {
+        if first.parse::<Decimal>()? == marginals {
+            return third.parse();
+        }
+    }
+    Err(no_first_round())
 }
 
 /// A table, by the places of its columns.
@@ -415,6 +451,12 @@ impl Weights {
         all.filter(|pair| self.of(pair) > 0.0).collect()
     }
 
+    /// The pairs of numeric columns that matter.
+    fn numeric_pairs(&self, schema: &Schema) -> Vec<Places> {
+        let is_numeric = |column: &u32| schema.columns()[*column as usize].kind.range().is_some();
+        self.pairs().into_iter().filter(|pair| pair.iter().all(is_numeric)).collect()
+    }
+
     /// The triples of columns that matter; none if there are too many.
     fn triples(&self) -> Vec<Places> {
         let n = self.columns;
@@ -459,30 +501,84 @@ struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// The tables of all pairs of columns and, where the noise allows, of all triples.
+    /// The tables of all pairs of columns and, where the noise allows, of all triples; and the products of the signs of
+    /// numeric columns.
     fn blocks(&self, share: Decimal) -> Result<Vec<Block>, Error> {
         let (pairs, triples) = (self.weights.pairs(), self.weights.triples());
-        let third: Decimal = TRIPLES.parse()?;
+        let (third, signs): (Decimal, Decimal) = (third(Decimal::ONE - share)?, SIGNS.parse()?);
+        let mut rest = share;
+        let mut of_three = Vec::new();
         if !triples.is_empty() && self.cells(&triples, MAX_TRIPLE_GROUPS) <= MAX_CELLS {
             let noise = self.noise(third, &triples)?;
             if 3f64.powf(1.5) * noise <= WORTHWHILE {
-                let mut blocks = self.by_weight(share - third, &pairs, pair_groups)?;
-                blocks.extend(self.by_weight(third, &triples, triple_groups)?);
-                return Ok(blocks);
+                rest = rest - third;
+                let groups = self.groups(third, &triples, triple_groups)?;
+                of_three = self.by_weight(third, &triples, |share, tables| self.tables(share, tables, groups))?;
             }
         }
-        self.by_weight(share, &pairs, pair_groups)
+        let (tables, groups) = self.of_pairs(rest - signs, pairs, of_three.is_empty())?;
+        let signed = self.signed(groups)?;
+        let numeric: Vec<Places> = self.weights.numeric_pairs(self.schema);
+        let numeric: Vec<Places> =
+            numeric.into_iter().filter(|pair| pair.iter().all(|at| signed[*at as usize].is_some())).collect();
+        if !numeric.is_empty() {
+            rest = rest - signs;
+        }
+        let mut blocks = self.by_weight(rest, &tables, |share, tables| self.tables(share, tables, groups))?;
+        blocks.extend(of_three);
+        if !numeric.is_empty() {
+            blocks.push(signs_block(signs, &numeric, &signed));
+        }
+        Ok(blocks)
     }
 
-    /// A block for the tables of each weight. A column has the same groups in all of them, so that they can be read
-    /// together: as many as their noise makes worthwhile, where each counts by its share.
-    fn by_weight(&self, share: Decimal, tables: &[Vec<u32>], groups: fn(f64) -> u32) -> Result<Vec<Block>, Error> {
-        let parts = self.weights.shares(share, tables)?;
-        let mut noise = 0.0;
-        for (part, tables) in &parts {
-            noise += part.to_f64() / share.to_f64() * self.noise(*part, tables)?;
+    /// A block for what is released of each weight.
+    fn by_weight(
+        &self,
+        share: Decimal,
+        tables: &[Places],
+        block: impl Fn(Decimal, &[Places]) -> Result<Block, Error>,
+    ) -> Result<Vec<Block>, Error> {
+        self.weights.shares(share, tables)?.into_iter().map(|(share, tables)| block(share, &tables)).collect()
+    }
+
+    /// The tables that tell of pairs of columns, and how many groups columns have there. Where that is less noise, some have
+    /// three columns, unless these have tables of their own or the curator gave weights.
+    fn of_pairs(&self, share: Decimal, pairs: Vec<Places>, alone: bool) -> Result<(Vec<Places>, u32), Error> {
+        let groups = self.groups(share, &pairs, pair_groups)?;
+        if !alone || !self.weights.given.is_empty() || self.schema.columns().len() > cover::MAX_COLUMNS {
+            return Ok((pairs, groups));
         }
-        parts.into_iter().map(|(share, tables)| self.block(share, &tables, groups(noise))).collect()
+        let plain = self.noise(share, &pairs)?.ln() - WORTH_MERGING;
+        let mut best = (plain, pairs.clone(), groups);
+        for largest in 2..=MAX_ADDED {
+            let (mut groups, mut noise, mut tables) = (groups, 0.0, Vec::new());
+            // Groups follow from the noise, that from the number of tables, and which of them there can be from the groups.
+            for _ in 0..4 {
+                let sizes = sizes(self.schema, groups as usize);
+                tables = cover::cover(&pairs, &sizes, largest);
+                let added = cover::added(&pairs, &tables, &sizes);
+                let logarithms = added.iter().map(|cells| cells.ln()).sum::<f64>() / pairs.len() as f64;
+                let of_cell = self.noise(share, &tables)?;
+                noise = of_cell.ln() + 0.5 * logarithms;
+                groups = triple_groups(of_cell);
+            }
+            let fits = self.cells(&tables, groups as usize) <= MAX_CELLS && tables.len() < pairs.len();
+            if fits && noise < best.0 {
+                best = (noise, tables, groups);
+            }
+        }
+        Ok((best.1, best.2))
+    }
+
+    /// How many groups a column has in tables that share a part of the budget: the same in those of all weights, so that
+    /// they can be read together, and as many as their noise makes worthwhile, where each counts by its share.
+    fn groups(&self, share: Decimal, tables: &[Places], groups: fn(f64) -> u32) -> Result<u32, Error> {
+        let mut noise = 0.0;
+        for (part, tables) in self.weights.shares(share, tables)? {
+            noise += part.to_f64() / share.to_f64() * self.noise(part, &tables)?;
+        }
+        Ok(groups(noise))
     }
 
     /// The standard deviation of the noise on the share of rows in a cell: one-hot noise does not depend on how many
@@ -498,27 +594,93 @@ impl Tables<'_> {
         tables.iter().map(cells).fold(0, usize::saturating_add)
     }
 
-    fn block(&self, share: Decimal, tables: &[Vec<u32>], groups: u32) -> Result<Block, Error> {
-        let MapSpec::Hist(spec) = self.first.map() else { return Err(no_first_round()) };
-        let mut used: Vec<u32> = tables.iter().flatten().copied().collect();
-        used.sort_unstable();
-        used.dedup();
-        let histograms = self.first.map().tables(self.schema)?;
-        let columns = used
-            .iter()
-            .map(|column| {
-                let (first, cells) = &histograms[*column as usize];
-                let column = &self.schema.columns()[cells[0].column()];
-                let sums: Vec<f64> =
-                    self.first.sums()[*first..][..cells[0].len()].iter().map(|sum| *sum as f64).collect();
-                let groups = merge(self.schema, &cells[0], &sums, groups);
-                MergedColumn { name: column.name.clone(), bins: spec.bins_of(column), groups }
-            })
-            .collect();
-        let place = |column: &u32| used.partition_point(|other| other < column) as u32;
-        let tables = tables.iter().map(|table| table.iter().map(place).collect()).collect();
-        Ok(Block { share, map: MapSpec::Merged(MergedSpec { columns, tables }) })
+    fn tables(&self, share: Decimal, tables: &[Places], groups: u32) -> Result<Block, Error> {
+        let (used, tables) = places(tables);
+        let histograms = self.histograms()?;
+        let column = |at: &u32| {
+            let Histogram { name, bins, cells, law } = &histograms[*at as usize];
+            MergedColumn { name: name.clone(), bins: *bins, groups: merge(self.schema, cells, law, groups) }
+        };
+        Ok(Block { share, map: MapSpec::Merged(MergedSpec { columns: used.iter().map(column).collect(), tables }) })
     }
+
+    /// The columns of numbers with the signs of their cells, where these are not all the same.
+    fn signed(&self, groups: u32) -> Result<Vec<Option<SignColumn>>, Error> {
+        let signed = |Histogram { name, bins, cells, law }: Histogram| {
+            let signs = signs(&cells, &law, &merge(self.schema, &cells, &law, groups))?;
+            Some(SignColumn { name, bins, signs })
+        };
+        Ok(self.histograms()?.into_iter().map(signed).collect())
+    }
+
+    /// What the first round released of each column.
+    fn histograms(&self) -> Result<Vec<Histogram>, Error> {
+        let MapSpec::Hist(spec) = self.first.map() else { return Err(no_first_round()) };
+        let histogram = |(first, cells): (usize, Vec<Cells>)| {
+            let cells = cells.into_iter().next().expect("a histogram has one column");
+            let column = &self.schema.columns()[cells.column()];
+            let sums = self.first.sums()[first..][..cells.len()].iter().map(|sum| *sum as f64);
+            let total: f64 = sums.clone().map(|sum| sum.max(0.0)).sum::<f64>().max(1.0);
+            let law = simplex(&sums.map(|sum| sum / total).collect::<Vec<_>>());
+            Histogram { name: column.name.clone(), bins: spec.bins_of(column), cells, law }
+        };
+        Ok(self.first.map().tables(self.schema)?.into_iter().map(histogram).collect())
+    }
+}
+
+/// What the first round released of a column.
+struct Histogram {
+    name: String,
+    bins: u32,
+    cells: Cells,
+    /// The probabilities of the cells.
+    law: Vec<f64>,
+}
+
+/// The columns of some tables in order, and the tables by places among those.
+fn places(tables: &[Places]) -> (Vec<u32>, Vec<Places>) {
+    let mut used: Vec<u32> = tables.iter().flatten().copied().collect();
+    used.sort_unstable();
+    used.dedup();
+    let place = |column: &u32| used.partition_point(|other| other < column) as u32;
+    let tables = tables.iter().map(|table| table.iter().map(place).collect()).collect();
+    (used, tables)
+}
+
+fn signs_block(share: Decimal, pairs: &[Places], signed: &[Option<SignColumn>]) -> Block {
+    let (used, pairs) = places(pairs);
+    let columns =
+        used.iter().map(|at| signed[*at as usize].clone().expect("pairs are of columns with signs")).collect();
+    let pairs = pairs.into_iter().map(|pair| [pair[0], pair[1]]).collect();
+    Block { share, map: MapSpec::Signs(SignsSpec { columns, pairs }) }
+}
+
+/// The sign of each cell of numbers, the same for all of a group: on which side of the middle the group's mean rank is.
+/// The group that holds the middle has none if next to nothing is lost by that, so that signs add up to about nothing; nor
+/// have missing numbers. Nothing for levels, or where there is but one sign.
+fn signs(cells: &Cells, law: &[f64], groups: &[u32]) -> Option<Vec<i8>> {
+    let order = cells.in_order()?;
+    let last = order.iter().map(|cell| groups[*cell]).max()? as usize;
+    let mut masses = vec![0.0; last + 1];
+    order.iter().for_each(|cell| masses[groups[*cell] as usize] += law[*cell]);
+    let total: f64 = masses.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let mut below = 0.0;
+    // How far the mean rank of each group is from the middle, and whether the group holds the middle.
+    let ranks: Vec<(f64, bool)> = (masses.iter())
+        .map(|mass| {
+            let (from, mass) = (below, mass / total);
+            below += mass;
+            (from + 0.5 * mass - 0.5, from < 0.5 && below > 0.5)
+        })
+        .collect();
+    let all: f64 = ranks.iter().zip(&masses).map(|((rank, _), mass)| rank.abs() * mass).sum();
+    let sign = |((rank, holds_middle), mass): (&(f64, bool), &f64)| {
+        if *holds_middle && rank.abs() * mass < MIDDLE * all { 0 } else { rank.signum() as i8 }
+    };
+    let of_groups: Vec<i8> = ranks.iter().zip(&masses).map(sign).collect();
+    let of_cell = |group: &u32| of_groups.get(*group as usize).copied().unwrap_or(0);
+    let differ = of_groups.iter().any(|sign| *sign != of_groups[0]);
+    differ.then(|| groups.iter().map(of_cell).collect())
 }
 
 /// Groups of a column in tables of two columns whose shares have this noise.
@@ -546,13 +708,11 @@ fn too_far_apart() -> Error {
 
 /// The group of each cell: numbers by the weighted rank of the middle of their cell, levels one each (the rarest together if
 /// there are many), missing apart where there can be any.
-fn merge(schema: &Schema, cells: &Cells, sums: &[f64], groups: u32) -> Vec<u32> {
-    let total: f64 = sums.iter().map(|sum| sum.max(0.0)).sum::<f64>().max(1.0);
-    let law = simplex(&sums.iter().map(|sum| sum / total).collect::<Vec<_>>());
+fn merge(schema: &Schema, cells: &Cells, law: &[f64], groups: u32) -> Vec<u32> {
     let mut keys = vec![0u32; cells.len()];
     match cells.in_order() {
         Some(order) => {
-            let weights = weights(schema, cells, &order, &law);
+            let weights = weights(schema, cells, &order, law);
             let (mut below, total) = (0.0, weights.iter().sum::<f64>().max(f64::MIN_POSITIVE));
             for (cell, weight) in order.into_iter().zip(weights) {
                 let rank = (below + 0.5 * weight) / total;

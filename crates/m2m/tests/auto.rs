@@ -8,7 +8,7 @@ use common::Random;
 use m2m::auto::{self, Auto, FirstRound, SecondRound, Weight};
 use m2m::estimate::Model;
 use m2m::expr::{col, lit};
-use m2m::feature::{HistSpec, MapSpec};
+use m2m::feature::{Body, HistSpec, MapSpec};
 use m2m::fit::{Fit, Options};
 use m2m::privatise::{Budget, Mechanism, Neighbours, NoiseKind, Privacy};
 use m2m::source::{self, Table};
@@ -110,7 +110,7 @@ fn rounds_spend_the_budget() {
     let budgets = [budget("0.7", None, None), budget("1", Some("1e-6"), None), budget("", None, Some("0.3"))];
     let alike = alike();
     let mut shares = Vec::new();
-    let mut shaped = 0;
+    let (mut shaped, mut signs) = (0, 0);
     for (budget, rows, schema) in budgets.iter().flat_map(|budget| {
         [None, Some(1), Some(10_000_000)]
             .into_iter()
@@ -120,21 +120,24 @@ fn rounds_spend_the_budget() {
             let privacy = Privacy { neighbours, ..Privacy::new(budget) };
             let release = release(&schema, &Auto { rows, ..Auto::default() }, privacy, &table);
             shares.push(release.blocks()[0].share().to_string());
-            let groups = |block: &m2m::release::ReleasedBlock| match block.body() {
-                m2m::feature::Body::OneHot { groups } => groups as f64,
+            // A row that is replaced leaves a cell and enters another, or turns a sign around.
+            let factor = if neighbours == Neighbours::Replace { 2.0 } else { 1.0 };
+            let moves = |block: &m2m::release::ReleasedBlock| match block.body() {
+                Body::OneHot { groups } => (factor * groups as f64, factor * groups as f64),
+                Body::Cube { coordinates } => (factor * coordinates as f64, factor * factor * coordinates as f64),
                 other => panic!("{other:?}"),
             };
             let scale = |s: m2m::privatise::Scale| s.numerator() as f64 / s.denominator() as f64;
-            let count = release.count().noise.map(|noise| (1.0, vec![1], noise));
+            let count = release.count().noise.map(|noise| ((1.0, 1.0), vec![1], noise));
             let sizes = |block: &m2m::release::ReleasedBlock| block.map().one_hot_groups(&schema).unwrap();
-            let blocks = release.blocks().iter().map(|block| (groups(block), sizes(block), block.noise()));
+            let blocks = release.blocks().iter().map(|block| (moves(block), sizes(block), block.noise()));
             let mechanisms = count.into_iter().chain(blocks);
-            // Σ Δ₁/t for pure ε, Σ Δ₂²/2σ² otherwise. A row that is replaced leaves a cell and enters another.
-            let cells = if neighbours == Neighbours::Replace { 2.0 } else { 1.0 };
+            signs += release.blocks().iter().filter(|block| matches!(block.map(), MapSpec::Signs(_))).count();
+            // Σ Δ₁/t for pure ε, Σ Δ₂²/2σ² otherwise.
             let spent: f64 = mechanisms
-                .map(|(groups, sizes, mechanism)| match mechanism {
-                    Mechanism::DiscreteLaplace { scale: t } => cells * groups / scale(t),
-                    Mechanism::DiscreteGaussian { sigma } => cells * groups / (2.0 * scale(sigma).powi(2)),
+                .map(|((l1, l2_squared), sizes, mechanism)| match mechanism {
+                    Mechanism::DiscreteLaplace { scale: t } => l1 / scale(t),
+                    Mechanism::DiscreteGaussian { sigma } => l2_squared / (2.0 * scale(sigma).powi(2)),
                     // B/t for the groups of each size: m + 1 steps of mean t make a radius, of which a cell has
                     // √(2/((k+1)(k+2))).
                     Mechanism::OneHotKnorm { deviation } => {
@@ -145,7 +148,7 @@ fn rounds_spend_the_budget() {
                             let m = k * sizes.iter().filter(|other| **other == size).count() as f64;
                             if m > 0.0 {
                                 let cell = (2.0 * (m + 1.0) * (m + 2.0) / ((k + 1.0) * (k + 2.0))).sqrt();
-                                spent += cells * (1u64 << 20) as f64 * cell / deviation as f64;
+                                spent += factor * (1u64 << 20) as f64 * cell / deviation as f64;
                             }
                         }
                         spent
@@ -169,8 +172,9 @@ fn rounds_spend_the_budget() {
             std::fs::remove_file(&path).unwrap();
         }
     }
-    assert!(["0.4", "0.6"].iter().all(|share| shares.iter().any(|other| other == share)), "{shares:?}");
-    assert!(shaped >= 12, "both rounds of six releases have K-norm noise: {shaped}");
+    assert!(["0.4", "0.6", "0.7"].iter().all(|share| shares.iter().any(|other| other == share)), "{shares:?}");
+    assert!(signs >= 18, "every release of two numeric columns has signs: {signs}");
+    assert!(shaped >= 6, "releases have K-norm noise: {shaped}");
     // A count whose noise would be beyond all numbers is refused while nothing is spent yet.
     let faint = Privacy { count_share: "0.000000000000000001".parse().unwrap(), ..Privacy::new(budgets[0]) };
     assert!(FirstRound::new(&schema(), &Auto::default(), faint).is_err());
@@ -194,9 +198,9 @@ fn laplace_noise_stays_in_both_rounds() {
         let release = second.privatise(sums).unwrap();
         assert_eq!(release.blocks()[0].noise(), first.blocks()[0].noise());
         let is_laplace = |noise| matches!(noise, Mechanism::DiscreteLaplace { .. });
-        for block in release.blocks() {
-            assert_eq!(is_laplace(block.noise()), noise == NoiseKind::Laplace, "{noise:?}");
-        }
+        // Two histograms are of one size and have K-norm noise; a single table or sign has none that is smaller.
+        let all = release.blocks().iter().all(|block| is_laplace(block.noise()));
+        assert_eq!(all, noise == NoiseKind::Laplace, "{noise:?}");
     }
     std::fs::remove_file(&path).unwrap();
 }
@@ -215,7 +219,8 @@ fn the_rule_follows_rows_and_budget() {
     let fine = [shape(Some(3000), "0.1"), shape(Some(300_000), "0.1"), shape(Some(300_000), "10")];
     assert!(fine[0].0 < fine[1].0 && fine[1].0 < fine[2].0, "{fine:?}");
     assert!(fine[0].1 <= fine[1].1 && fine[1].1 < fine[2].1, "{fine:?}");
-    assert_eq!((fine[0].2, fine[2].2), (2, 3), "three columns have a table of their own where noise is small");
+    // Histograms, tables and signs; and tables of three columns of their own where noise is small.
+    assert_eq!((fine[0].2, fine[2].2), (3, 4));
     assert_eq!(shape(None, "10").0, shape(Some(3000), "10").0);
 }
 
@@ -236,7 +241,7 @@ fn units_and_neighbours_are_kept() {
     let bounded = release(&users, &Auto::default(), exact, &table);
     assert_eq!(bounded.count().value, 400, "two rows of each of 200 users");
     // The same two rows in both rounds: the table of x and k adds up to the histogram of g.
-    for block in bounded.blocks() {
+    for block in bounded.blocks().iter().filter(|block| !matches!(block.map(), MapSpec::Signs(_))) {
         assert_eq!(block.sums().iter().sum::<i64>() % 400, 0);
     }
     assert!(FirstRound::new(&users, &Auto::default(), privacy).is_err(), "a user's number of rows can change");
@@ -283,10 +288,10 @@ fn every_sum_has_its_noise() {
     let rows = Rows::new(1500, 7);
     let quiet =
         |epsilon: &str| Privacy { count_share: "0.5".parse().unwrap(), ..Privacy::new(budget(epsilon, None, None)) };
-    let (mut squares, mut count) = ([0.0, 0.0], [0.0, 0.0]);
+    let (mut squares, mut count) = ([0.0; 3], [0.0; 3]);
     for _ in 0..12 {
         let release = release(&schema(), &Auto { rows: Some(1500), ..Auto::default() }, quiet("0.5"), &rows.table());
-        assert_eq!(release.blocks().len(), 2, "so little budget is for pairs alone");
+        assert_eq!(release.blocks().len(), 3, "so little budget is for pairs alone");
         for (at, block) in release.blocks().iter().enumerate() {
             let deviation = block.noise().standard_deviation(block.sums().len());
             let exact = counted(&rows, block.map());
@@ -323,7 +328,7 @@ fn rounds_go_through_files() {
     let first = FirstRound::new(&schema(), &Auto::default(), privacy).unwrap();
     let first = first.privatise(merged(&auto::first_round())).unwrap();
     assert_eq!(first.blocks()[0].sums(), counted(&rows, first.blocks()[0].map()));
-    assert_eq!(first.reserved().unwrap().share.to_string(), "0.4");
+    assert_eq!(first.reserved().unwrap().share.to_string(), "0.3");
     let path = dir.path().join("first.m2m");
     first.save(&path, false).unwrap();
     let first = Release::open(&path).unwrap();
@@ -337,7 +342,7 @@ fn rounds_go_through_files() {
     for block in release.blocks() {
         assert_eq!(block.sums(), counted(&rows, block.map()));
     }
-    assert!(release.blocks().len() == 3 && release.reserved().is_none());
+    assert!(release.blocks().len() == 4 && release.reserved().is_none());
     assert!(SecondRound::after(&release, &Auto::default()).is_err(), "nothing is left for a third round");
     let dear = Privacy::new(budget("1", None, None));
     let other = FirstRound::new(&schema(), &Auto::default(), dear).unwrap();
@@ -368,7 +373,9 @@ fn weights_are_kept() {
     };
     let plain = tables(Vec::new());
     assert_eq!(plain.len(), 1);
-    assert_eq!(plain[0].0, [[0, 1], [0, 2], [1, 2]]);
+    assert_eq!(plain[0].0, [[0, 1, 2]], "all pairs are in one table");
+    let plain = tables(vec![weight(&["x", "k"], "1")]);
+    assert_eq!(plain[0].0, [[0, 1], [0, 2], [1, 2]], "with weights each has its own");
     let without = tables(vec![weight(&["g"], "0")]);
     assert_eq!(without.len(), 1);
     assert_eq!(without[0].0, [[0, 1]]);
@@ -382,6 +389,13 @@ fn weights_are_kept() {
     let refused = |weights: Vec<Weight>| {
         FirstRound::new(&schema(), &Auto { rows: None, weights }, privacy).err().unwrap().to_string()
     };
+    // What one table weighs does not come in by way of others that hold it.
+    for weights in
+        [vec![weight(&["x", "k", "g"], "0")], ["x", "k", "g"].map(|name| weight(&[name], "1000000")).to_vec()]
+    {
+        assert_eq!(tables(weights)[0].0.len(), 3);
+    }
+
     assert!(refused(vec![weight(&["nobody"], "2")]).contains("no column `nobody`"));
     assert!(refused(vec![weight(&["x"], "0"), weight(&["k"], "0")]).contains("weight 0"));
 }
@@ -400,7 +414,7 @@ fn weighted_tables_are_read_as_one() {
         let release = release(&schema(), &auto, Privacy::new(budget("1", None, None)), &table);
         let mut groups = std::collections::HashMap::new();
         for block in &release.blocks()[1..] {
-            let MapSpec::Merged(spec) = block.map() else { panic!("tables follow") };
+            let MapSpec::Merged(spec) = block.map() else { continue };
             for (at, column) in spec.columns.iter().enumerate() {
                 assert!(spec.tables.iter().flatten().any(|place| *place as usize == at), "{spec:?}");
                 let same = groups.entry((spec.tables[0].len(), column.name.clone())).or_insert(column.groups.clone());
@@ -413,7 +427,7 @@ fn weighted_tables_are_read_as_one() {
         let by_level = fit.totals(&[col("x").gt(lit(0.3)).and(col("g").eq(lit("a"))).check(&schema()).unwrap()]);
         (error("x", "k"), by_level.estimate(0).std_error)
     };
-    let (plain, by_level) = errors(&[]);
+    let (plain, by_level) = errors(&[(&["x", "k"], "1")]);
     let (favoured, other) = errors(&[(&["x", "k"], "30")]);
     assert!(favoured < 0.8 * plain && other > by_level, "{favoured} {plain}, {other} {by_level}");
     let (without, unknown) = errors(&[(&["x", "g"], "0")]);
@@ -458,6 +472,14 @@ fn heavy_cells_are_not_looked_into() {
 fn counted(rows: &Rows, map: &MapSpec) -> Vec<i64> {
     // Bins and groups of each column, and the columns of each table.
     let (columns, tables) = match map {
+        MapSpec::Signs(spec) => {
+            assert_eq!((spec.columns.len(), &spec.pairs[..]), (2, &[[0, 1]][..]));
+            let sign = |(x, k, _): &(f64, Option<i64>, &str)| {
+                let x = spec.columns[0].signs[(f64::from(spec.columns[0].bins) * x) as usize];
+                i64::from(x * spec.columns[1].signs[k.map_or(10, |k| k as usize)])
+            };
+            return vec![rows.0.iter().map(sign).sum()];
+        }
         MapSpec::Hist(spec) => {
             // x has its bins and missing, k a cell for each of ten values and missing, g three levels, other and missing.
             let cells = [spec.bins + 1, 11, 5].map(|len| (0..len).collect::<Vec<u32>>());
@@ -490,6 +512,40 @@ fn counted(rows: &Rows, map: &MapSpec) -> Vec<i64> {
         sums.extend(counts);
     }
     sums
+}
+
+/// Under pure ε the 21 pairs of seven columns are told by seven tables of three, and correlations by those and by signs. The
+/// columns are normal numbers with a common part, one turned around; bounds are five times the errors that were seen.
+#[test]
+fn pairs_are_told_by_tables_of_three() {
+    const COLUMNS: usize = 7;
+    let mut random = Random::new(5);
+    let mut normal = || (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+    let names: Vec<String> = (0..COLUMNS).map(|at| format!("c{at}")).collect();
+    let mut text = names.join(",");
+    for _ in 0..20_000 {
+        let common = normal();
+        let value = |at: usize| (if at == 3 { -0.8 } else { 0.8 }) * common;
+        let cells: Vec<String> = (0..COLUMNS).map(|at| format!("{:.4}", value(at) + 0.6 * normal())).collect();
+        write!(text, "\n{}", cells.join(",")).unwrap();
+    }
+    let column = |name: &String| format!("[[column]]\nname = '{name}'\ntype = 'number'\nmin = -4\nmax = 4\n");
+    let schema = Schema::from_toml(&names.iter().map(column).collect::<String>()).unwrap();
+    let table = Table::from_csv_bytes(text.into_bytes());
+    let release = release(&schema, &Auto::default(), Privacy::new(budget("1", None, None)), &table);
+    let MapSpec::Merged(spec) = release.blocks()[1].map() else { panic!("tables follow") };
+    assert!(spec.tables.len() == 7 && spec.tables.iter().all(|table| table.len() == 3), "{:?}", spec.tables);
+    let MapSpec::Signs(signs) = release.blocks()[2].map() else { panic!("then signs") };
+    assert_eq!(signs.pairs.len(), 21);
+    let fit = Fit::new(&release, Options::default()).unwrap();
+    let ask = Ask::of(&fit);
+    for (i, one) in names.iter().enumerate() {
+        for (j, two) in names.iter().enumerate().skip(i + 1) {
+            let truth = if i == 3 || j == 3 { -0.64 } else { 0.64 };
+            let found = ask.correlation(&[one, two]).unwrap().entries[0][1];
+            assert!((found.value - truth).abs() < 0.15 && found.std_error < 0.1, "{one} {two}: {found:?}");
+        }
+    }
 }
 
 /// Exact and sampled readings agree, and both with the truth.

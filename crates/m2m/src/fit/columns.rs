@@ -327,35 +327,40 @@ impl Merged {
     }
 }
 
-/// Adds up every table of two columns along each of them, and averages what that gives of the other. Nothing for columns
-/// that are in no table, or whose cells are merged in two ways.
+/// Adds up every table of two columns along each of them, and averages what that gives of the other; tables of three
+/// likewise, where they have the same groups or there are no others. Nothing for columns that are in no table, or whose
+/// cells are merged in two ways in tables of two.
 fn from_merged_tables(release: &Release, rows: f64) -> Result<Vec<Option<Merged>>, Error> {
     let schema = release.schema();
     let mut found: Vec<Option<Merged>> = schema.columns().iter().map(|_| None).collect();
     let mut two_ways = vec![false; found.len()];
-    for block in release.blocks() {
+    for (columns, block) in [2, 3].into_iter().flat_map(|columns| release.blocks().iter().map(move |b| (columns, b))) {
         let MapSpec::Merged(spec) = block.map() else { continue };
         let noise = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9).powi(2);
         for ((first, group), places) in block.map().tables(schema)?.iter().zip(&spec.tables) {
-            let [one, two] = &group[..] else { continue };
-            let sums = &block.sums()[*first..][..one.len() * two.len()];
-            for at in 0..2 {
+            if group.len() != columns {
+                continue;
+            }
+            let len: usize = group.iter().map(Cells::len).product();
+            let sums = &block.sums()[*first..][..len];
+            for at in 0..columns {
                 let groups = &spec.columns[places[at] as usize].groups;
-                let column = group[at].column();
+                let (column, size) = (group[at].column(), group[at].len());
                 let merged = found[column].get_or_insert_with(|| Merged {
                     groups: groups.clone(),
-                    shares: vec![0.0; group[at].len()],
+                    shares: vec![0.0; size],
                     variance: f64::INFINITY,
                 });
                 if merged.groups != *groups {
-                    two_ways[column] = true;
+                    two_ways[column] |= columns == 2;
                     continue;
                 }
-                let mut shares = vec![0.0; group[at].len()];
+                let step: usize = group[at + 1..].iter().map(Cells::len).product();
+                let mut shares = vec![0.0; size];
                 for (place, sum) in sums.iter().enumerate() {
-                    shares[if at == 0 { place / two.len() } else { place % two.len() }] += *sum as f64 / rows;
+                    shares[place / step % size] += *sum as f64 / rows;
                 }
-                merged.average(&shares, noise * group[1 - at].len() as f64);
+                merged.average(&shares, noise * (len / size) as f64);
             }
         }
     }

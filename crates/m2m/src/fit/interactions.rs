@@ -12,6 +12,9 @@
 //! $Π A D^{1/2} = Z S V^\top$, D = diag(o^(-decay)), of every column, the model is diagonal:
 //! $y = T \cdot Z \cdot Z = S S\,c' + \text{noise}$ with $c' \sim N(0, s)$, so that the posterior and its evidence are sums.
 //!
+//! **A product of signs** of the same columns is one more moment, $t = \sum a_k b_l\,c'_{kl} + \text{noise}$ with
+//! $a = S Z^\top (\text{signs} - \text{their mean})$: given the table, one step of regression along one direction.
+//!
 //! **The scale** s of a set is averaged over its posterior. Its prior is a law on a grid that is itself fitted to all
 //! tables of the same size (empirical Bayes): where most pairs are independent, a faint one is taken for noise.
 
@@ -22,7 +25,8 @@ use std::sync::Arc;
 use faer::{Mat, Side};
 
 use crate::Error;
-use crate::feature::{MapSpec, MergedSpec};
+use crate::feature::{MapSpec, MergedSpec, SignColumn};
+use crate::fit::columns::Knowledge;
 use crate::fit::completion;
 use crate::fit::composition::{self, Composition};
 use crate::fit::points::dot;
@@ -79,6 +83,20 @@ struct Set {
     noise: f64,
     /// The posterior mean of s.
     scale: f64,
+    /// What a product of signs adds to that.
+    narrowed: Option<Narrowed>,
+}
+
+/// What one more moment along one direction does to a posterior.
+struct Narrowed {
+    /// The posterior covariance is less by the product of this with itself.
+    less: Vec<f64>,
+    /// How much of that moment goes into the mean.
+    gain: Vec<f64>,
+    /// The direction, times the squared gains of the table's moments.
+    felt: Vec<f64>,
+    /// The variance of what the noise does to the difference between that moment and what the table implies for it.
+    noise: f64,
 }
 
 /// One factor of a question's term, as the interactions see it.
@@ -126,7 +144,7 @@ fn scale(candidate: usize) -> f64 {
 
 impl Interactions {
     /// Reads the tables of a release; nothing if it has none over merged cells of the prior's own partition.
-    pub fn new(release: &Release, prior: &Independent, rows: f64) -> Result<Option<Self>, Error> {
+    pub fn new(release: &Release, prior: &Independent, known: &[Knowledge], rows: f64) -> Result<Option<Self>, Error> {
         let schema = release.schema();
         let mut tables = Vec::new();
         for block in release.blocks() {
@@ -144,17 +162,21 @@ impl Interactions {
                 }
                 let len = sizes.iter().product();
                 let values = block.sums()[first..][..len].iter().map(|sum| *sum as f64 / rows).collect();
-                tables.push(Table { columns, sizes, values, noise: deviation * deviation });
+                tables.push(Table { columns, sizes, values, noise: deviation * deviation, product: None });
             }
         }
         if tables.is_empty() {
             return Ok(None);
         }
-        let (Some(two), Some(three)) = (groups_by_column(release, 2), groups_by_column(release, 3)) else {
+        let (Some(mut two), Some(three)) = (groups_by_column(release, 2), groups_by_column(release, 3)) else {
             return Ok(None);
         };
-        let (of_three, of_two): (Vec<Table>, Vec<Table>) =
+        two.iter_mut().zip(&three).filter(|(two, _)| two.is_none()).for_each(|(two, three)| two.clone_from(three));
+        let (of_three, mut of_two): (Vec<Table>, Vec<Table>) =
             tables.into_iter().partition(|table| table.columns.len() == 3);
+        of_two.extend(pairs_within(&of_three, &of_two, &two, &three));
+        let Some(mut products) = products_of_signs(release, &two, prior, known, rows) else { return Ok(None) };
+        of_two.iter_mut().for_each(|table| table.product = products.remove(&table.columns));
         let (scores, mut sets) = read(&of_two, &two, prior);
         let composed = compose(&sets, &scores, &two, prior);
         let beyond: Vec<Table> = of_three.into_iter().map(|table| table.without(&composed, &three, prior)).collect();
@@ -238,6 +260,14 @@ impl Interactions {
                     sum.all += rest * set.scale * kernel;
                     sum.all += rest * self.contract(&factors, set, |set, at| set.variance[at] - set.scale);
                     sum.privacy += rest * self.contract(&factors, set, |set, at| set.gain[at].powi(2) * set.noise);
+                    if let Some(narrowed) = &set.narrowed {
+                        let along = |shares: &[Share], places: &[usize]| {
+                            let factors: Vec<&[f64]> = places.iter().map(|at| &shares[*at].parts[size].1[..]).collect();
+                            [&narrowed.less, &narrowed.gain, &narrowed.felt]
+                                .map(|vector| self.contract(&factors, set, |_, at| vector[at]))
+                        };
+                        narrowed.spread(along(a.1, &first), along(b.1, &second), rest, set.noise, sum);
+                    }
                 }
                 None => sum.all += rest * self.unseen(&columns) * kernel,
             }
@@ -382,6 +412,10 @@ impl Interactions {
             for (at, (f, g)) in f.iter().zip(g).enumerate() {
                 sum.all += f * g * set.variance[at];
                 sum.privacy += f * g * set.gain[at].powi(2) * set.noise;
+            }
+            if let Some(narrowed) = &set.narrowed {
+                let along = |v: &[f64]| [&narrowed.less, &narrowed.gain, &narrowed.felt].map(|vector| dot(vector, v));
+                narrowed.spread(along(f), along(g), 1.0, set.noise, &mut sum);
             }
         }
         let scale = self.sets.iter().map(|set| set.scale).sum::<f64>() / self.sets.len().max(1) as f64;
@@ -586,6 +620,108 @@ fn groups_by_column(release: &Release, size: usize) -> Option<Groups> {
     Some(groups)
 }
 
+/// The tables of pairs that have none of their own, added up from those of three columns that have the groups of tables of
+/// two. Several that tell of a pair are averaged by their noise.
+fn pairs_within(of_three: &[Table], of_two: &[Table], two: &Groups, three: &Groups) -> Vec<Table> {
+    let mut found: Vec<Table> = Vec::new();
+    for table in of_three {
+        for left_out in 0..3 {
+            let [a, b] = [[1, 2], [0, 2], [0, 1]][left_out];
+            let columns = vec![table.columns[a], table.columns[b]];
+            let same = |column: &usize| two[*column] == three[*column];
+            if of_two.iter().any(|other| other.columns == columns) || !columns.iter().all(same) {
+                continue;
+            }
+            let sizes = vec![table.sizes[a], table.sizes[b]];
+            let mut values = vec![0.0; sizes[0] * sizes[1]];
+            for (cell, value) in table.values.iter().enumerate() {
+                let at = [
+                    cell / table.sizes[2] / table.sizes[1],
+                    cell / table.sizes[2] % table.sizes[1],
+                    cell % table.sizes[2],
+                ];
+                values[at[a] * sizes[1] + at[b]] += value;
+            }
+            let noise = table.noise * table.sizes[left_out] as f64;
+            match found.iter_mut().find(|other| other.columns == columns) {
+                Some(other) => {
+                    let weight = other.noise / (other.noise + noise);
+                    other.values.iter_mut().zip(values).for_each(|(mean, value)| *mean += weight * (value - *mean));
+                    other.noise *= 1.0 - weight;
+                }
+                None => found.push(Table { columns, sizes, values, noise, product: None }),
+            }
+        }
+    }
+    found
+}
+
+/// The products of signs of a release, by their columns. Nothing if the signs of a column differ within its groups.
+fn products_of_signs(
+    release: &Release,
+    groups: &Groups,
+    prior: &Independent,
+    known: &[Knowledge],
+    rows: f64,
+) -> Option<HashMap<Vec<usize>, Product>> {
+    let mut products = HashMap::new();
+    let of_count = release.count().noise.map_or(0.0, |noise| noise.standard_deviation(1) / rows);
+    for block in release.blocks() {
+        let MapSpec::Signs(spec) = block.map() else { continue };
+        let deviation = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9);
+        let columns = spec.columns.iter().map(|column| Signs::new(release, column, groups, prior, known));
+        let columns = columns.collect::<Option<Vec<Signs>>>()?;
+        for ([one, two], sum) in spec.pairs.iter().zip(block.sums()) {
+            let (one, two) = (&columns[*one as usize], &columns[*two as usize]);
+            let mean = *sum as f64 / rows;
+            // An error of one column's marginal counts by the mean sign of the other, one of the count by the mean product.
+            let of_marginals = one.mean.powi(2) * two.variance + two.mean.powi(2) * one.variance;
+            let noise = deviation.powi(2) + of_marginals + (mean * of_count).powi(2);
+            let value = mean - one.mean * two.mean;
+            let mut both = [one, two];
+            both.sort_by_key(|signs| signs.column);
+            let signs = both.map(|signs| signs.centred.clone());
+            products.insert(both.map(|signs| signs.column).to_vec(), Product { signs, value, noise });
+        }
+    }
+    Some(products)
+}
+
+/// The signs of a column.
+struct Signs {
+    column: usize,
+    /// By group, less their mean.
+    centred: Vec<f64>,
+    mean: f64,
+    /// Of the error of the mean.
+    variance: f64,
+}
+
+impl Signs {
+    fn new(
+        release: &Release,
+        spec: &SignColumn,
+        groups: &Groups,
+        prior: &Independent,
+        known: &[Knowledge],
+    ) -> Option<Self> {
+        let column = release.schema().position(&spec.name)?;
+        let groups = groups[column].as_ref().filter(|groups| groups.len() == spec.signs.len())?;
+        let masses = prior.axes[column].cell_masses();
+        let mut by_group: Vec<Option<i8>> = vec![None; groups.iter().max().map_or(0, |last| *last as usize + 1)];
+        for (group, sign) in groups.iter().zip(&spec.signs) {
+            if *by_group[*group as usize].get_or_insert(*sign) != *sign {
+                return None;
+            }
+        }
+        let signs: Vec<f64> = spec.signs.iter().map(|sign| f64::from(*sign)).collect();
+        let mean = dot(&signs, &masses);
+        let centred = by_group.iter().map(|sign| f64::from(sign.unwrap_or(0)) - mean).collect();
+        let variance = dot(&signs, &known[column].covariance(&signs)).max(0.0);
+        Some(Self { column, centred, mean, variance })
+    }
+}
+
 /// The posterior of tables of equally many columns under the decay that fits them best, with the scores of each column.
 fn read(tables: &[Table], groups: &Groups, prior: &Independent) -> (Vec<Option<Scores>>, Vec<Set>) {
     let basis =
@@ -624,8 +760,14 @@ impl Look {
             guess.iter().zip(&reading.singular).map(|(guess, singular)| guess * singular).collect()
         };
         let expected: Vec<Vec<f64>> = guesses.iter().zip(&self.readings).map(expected).collect();
-        let along = |(expected, reading): (&Vec<f64>, &Reading)| dot(expected, &reading.moments) / reading.noise;
-        let square = |(expected, reading): (&Vec<f64>, &Reading)| dot(expected, expected) / reading.noise;
+        let along = |(expected, reading): (&Vec<f64>, &Reading)| {
+            let of_product = |product: &Along| product.of(expected) * product.value / product.noise;
+            dot(expected, &reading.moments) / reading.noise + reading.product.as_ref().map_or(0.0, of_product)
+        };
+        let square = |(expected, reading): (&Vec<f64>, &Reading)| {
+            let of_product = |product: &Along| product.of(expected).powi(2) / product.noise;
+            dot(expected, expected) / reading.noise + reading.product.as_ref().map_or(0.0, of_product)
+        };
         let total: f64 = expected.iter().zip(&self.readings).map(square).sum();
         let way = expected.iter().zip(&self.readings).map(along).sum::<f64>() / total.max(1e-300);
         let way = way.clamp(0.0, MOST);
@@ -633,6 +775,11 @@ impl Look {
             moments: reading.moments.iter().zip(expected).map(|(y, x)| y - way * x).collect(),
             singular: reading.singular.clone(),
             noise: reading.noise,
+            product: reading.product.as_ref().map(|product| Along {
+                direction: product.direction.clone(),
+                value: product.value - way * product.of(expected),
+                noise: product.noise,
+            }),
         };
         let left: Vec<Reading> = expected.iter().zip(&self.readings).map(left).collect();
         let (evidence, corrections) = posteriors(&left, self.sets.iter().map(|set| &set.columns[..]));
@@ -642,7 +789,7 @@ impl Look {
         // What tables say nothing of keeps the scale of the whole interaction, of which this is but what was left.
         for ((set, correction), guess) in self.sets.iter_mut().zip(corrections).zip(&guesses) {
             set.mean = correction.mean.iter().zip(guess).map(|(x, guess)| x + way * guess).collect();
-            (set.variance, set.gain) = (correction.variance, correction.gain);
+            (set.variance, set.gain, set.narrowed) = (correction.variance, correction.gain, correction.narrowed);
         }
         Self { evidence, ..self }
     }
@@ -703,6 +850,32 @@ struct Table {
     sizes: Vec<usize>,
     values: Vec<f64>,
     noise: f64,
+    /// For two columns, where there is one.
+    product: Option<Product>,
+}
+
+/// The mean of the product of two columns' signs, less what they do by themselves.
+struct Product {
+    /// Of each group of the two columns, less their mean.
+    signs: [Vec<f64>; 2],
+    value: f64,
+    /// The variance of its error.
+    noise: f64,
+}
+
+/// The same as a moment of what a table tells of.
+struct Along {
+    /// In terms of the table's moments, were they free of noise.
+    direction: Vec<f64>,
+    value: f64,
+    noise: f64,
+}
+
+impl Along {
+    /// What it would be for given moments of the table.
+    fn of(&self, moments: &[f64]) -> f64 {
+        dot(&self.direction, moments)
+    }
 }
 
 /// A table, diagonalised.
@@ -711,6 +884,7 @@ struct Reading {
     /// The product of the singular values for each moment.
     singular: Vec<f64>,
     noise: f64,
+    product: Option<Along>,
 }
 
 impl Table {
@@ -761,7 +935,18 @@ impl Table {
                 .flat_map(|product| scores.singular[..scores.seen].iter().map(move |s| product * s))
                 .collect();
         }
-        Reading { moments: values, singular, noise: self.noise }
+        let along = |product: &Product| {
+            let read = |at: usize| -> Vec<f64> {
+                let readers = &scores[at].readers;
+                let of =
+                    |score: usize| product.signs[at].iter().enumerate().map(|(g, x)| x * readers[(g, score)]).sum();
+                (0..scores[at].seen).map(of).collect()
+            };
+            let (one, two) = (read(0), read(1));
+            let direction = one.iter().flat_map(|x| two.iter().map(move |y| x * y)).collect();
+            Along { direction, value: product.value, noise: product.noise }
+        };
+        Reading { moments: values, singular, noise: self.noise, product: self.product.as_ref().map(along) }
     }
 }
 
@@ -774,8 +959,23 @@ impl Reading {
                 let variance = s * singular * singular + self.noise;
                 -0.5 * (variance.ln() + y * y / variance)
             };
-            self.moments.iter().zip(&self.singular).map(one).sum()
+            let of_product = self.product.as_ref().map_or(0.0, |product| {
+                let (miss, variance) = self.miss(product, s);
+                -0.5 * (variance.ln() + miss * miss / variance)
+            });
+            self.moments.iter().zip(&self.singular).map(one).sum::<f64>() + of_product
         })
+    }
+
+    /// How far a product of signs is from what the table implies for it, under a scale, and the variance of that.
+    fn miss(&self, product: &Along, s: f64) -> (f64, f64) {
+        let (mut implied, mut variance) = (0.0, product.noise);
+        for ((y, singular), x) in self.moments.iter().zip(&self.singular).zip(&product.direction) {
+            let kept = s * singular * singular / (s * singular * singular + self.noise);
+            implied += x * kept * y;
+            variance += x * x * kept * self.noise;
+        }
+        (product.value - implied, variance)
     }
 
     fn posterior(&self, columns: &[usize], likelihoods: &[f64; SCALES], law: &[f64; SCALES]) -> Set {
@@ -795,8 +995,45 @@ impl Reading {
             mean[i] = gain[i] * self.moments[i];
             variance[i] -= mean[i] * mean[i];
         }
+        let narrowed = self.product.as_ref().map(|product| {
+            let (steps, narrowed) = self.narrow(product, &weights, &gain);
+            mean.iter_mut().zip(steps).for_each(|(mean, step)| *mean += step);
+            narrowed
+        });
         let scale = weights.iter().enumerate().map(|(candidate, weight)| weight * scale(candidate)).sum();
-        Set { columns: columns.to_vec(), mean, variance, gain, noise: self.noise, scale }
+        Set { columns: columns.to_vec(), mean, variance, gain, noise: self.noise, scale, narrowed }
+    }
+
+    /// How far a product of signs moves the mean, and what else it does to the posterior, averaged over the scales. The
+    /// average of u u^⊤ is no less than that of u times itself, so that the covariance stays one.
+    fn narrow(&self, product: &Along, weights: &[f64; SCALES], gains: &[f64]) -> (Vec<f64>, Narrowed) {
+        let len = self.moments.len();
+        let (mut steps, mut less, mut gain) = (vec![0.0; len], vec![0.0; len], vec![0.0; len]);
+        for (candidate, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 1e-12) {
+            let s = scale(candidate);
+            let (miss, variance) = self.miss(product, s);
+            for (i, singular) in self.singular.iter().enumerate() {
+                let left = s * self.noise / (s * singular * singular + self.noise);
+                let along = left * singular * product.direction[i];
+                less[i] += weight * along / variance.sqrt();
+                gain[i] += weight * along / variance;
+                steps[i] += weight * along / variance * miss;
+            }
+        }
+        let direction: Vec<f64> = product.direction.iter().zip(&self.singular).map(|(x, s)| x * s).collect();
+        let felt: Vec<f64> = direction.iter().zip(gains).map(|(x, gain)| x * gain * gain).collect();
+        let noise = product.noise + self.noise * dot(&direction, &felt);
+        (steps, Narrowed { less, gain, felt, noise })
+    }
+}
+
+impl Narrowed {
+    /// What it adds to the covariance of two questions, given the scalar products of each with `less`, `gain` and `felt`,
+    /// and the variance of the noise on the table's moments.
+    fn spread(&self, f: [f64; 3], g: [f64; 3], times: f64, noise: f64, sum: &mut Spread) {
+        sum.all -= times * f[0] * g[0];
+        // The noise of the table comes in by its own gains, less those by way of the product.
+        sum.privacy += times * (f[1] * g[1] * self.noise - noise * (f[1] * g[2] + f[2] * g[1]));
     }
 }
 
@@ -1050,7 +1287,8 @@ mod tests {
             let len: usize = sizes.iter().product();
             let noise = 4e-4;
             let values: Vec<f64> = (0..len).map(|_| 0.05 * random.uniform()).collect();
-            let table = Table { columns: set.clone(), sizes: sizes.clone(), values: values.clone(), noise };
+            let table =
+                Table { columns: set.clone(), sizes: sizes.clone(), values: values.clone(), noise, product: None };
             let reading = table.read(&columns);
             let candidate = 9;
             let s = scale(candidate);
@@ -1192,6 +1430,57 @@ mod tests {
     }
 
     /// Tables of independent columns are read as such; dependent ones keep their scale.
+    /// Mean and covariance with a product of signs are those of regression with one more row, computed with full matrices.
+    #[test]
+    fn a_product_of_signs_is_one_more_moment() {
+        let mut random = PublicStream::new("test", 6);
+        let (len, noise, candidate) = (6, 3e-3, 11);
+        let mut some = |size: f64| -> Vec<f64> { (0..len).map(|_| size * random.normal()).collect() };
+        let (moments, direction, singular) = (some(0.2), some(1.0), some(0.4));
+        let product = Along { direction, value: 0.3, noise: 1e-3 };
+        let reading = Reading { moments, singular, noise, product: Some(product) };
+        // All weight on one scale.
+        let law = std::array::from_fn(|at| f64::from(at == candidate));
+        let set = reading.posterior(&[0, 1], &[0.0; SCALES], &law);
+        let (s, product) = (scale(candidate), reading.product.as_ref().unwrap());
+        let along: Vec<f64> =
+            product.direction.iter().zip(&reading.singular).map(|(x, singular)| x * singular).collect();
+        let precision = Mat::from_fn(len, len, |i, j| {
+            let own = if i == j { 1.0 / s + reading.singular[i].powi(2) / noise } else { 0.0 };
+            own + along[i] * along[j] / product.noise
+        });
+        let right = Mat::from_fn(len, 1, |i, _| {
+            reading.singular[i] * reading.moments[i] / noise + along[i] * product.value / product.noise
+        });
+        let factored = precision.llt(Side::Lower).unwrap();
+        let (mean, covariance) = (factored.solve(&right), factored.solve(Mat::<f64>::identity(len, len)));
+        let narrowed = set.narrowed.as_ref().unwrap();
+        for i in 0..len {
+            assert!((set.mean[i] - mean[(i, 0)]).abs() < 1e-9, "{} {}", set.mean[i], mean[(i, 0)]);
+            for j in 0..len {
+                let own = if i == j { set.variance[i] } else { 0.0 };
+                let found = own - narrowed.less[i] * narrowed.less[j];
+                assert!((found - covariance[(i, j)]).abs() < 1e-9, "{found} {}", covariance[(i, j)]);
+            }
+        }
+        // What noise does to the mean: the same regression, applied to noise alone.
+        let of_noise = |row: &dyn Fn(usize) -> f64| factored.solve(Mat::from_fn(len, 1, |i, _| row(i)));
+        let mut expected = Mat::<f64>::zeros(len, len);
+        for k in 0..len {
+            let gain = of_noise(&|i| if i == k { reading.singular[i] / noise } else { 0.0 });
+            expected += (&gain * gain.transpose()) * faer::Scale(noise);
+        }
+        let gain = of_noise(&|i| along[i] / product.noise);
+        expected += (&gain * gain.transpose()) * faer::Scale(product.noise);
+        for (i, j) in (0..len).flat_map(|i| (0..len).map(move |j| (i, j))) {
+            let mut sum = Spread::default();
+            let unit = |at: usize| [narrowed.less[at], narrowed.gain[at], narrowed.felt[at]];
+            narrowed.spread(unit(i), unit(j), 1.0, noise, &mut sum);
+            let own = if i == j { set.gain[i].powi(2) * noise } else { 0.0 };
+            assert!((own + sum.privacy - expected[(i, j)]).abs() < 1e-9, "{i} {j}");
+        }
+    }
+
     #[test]
     fn scales_are_told_from_noise() {
         let mut random = PublicStream::new("test", 5);
@@ -1199,6 +1488,7 @@ mod tests {
             moments: (0..25).map(|_| 0.01 * random.normal() + size * random.normal()).collect(),
             singular: vec![1.0; 25],
             noise: 1e-4,
+            product: None,
         };
         let faint: Vec<[f64; SCALES]> = (0..30).map(|_| reading(0.0).likelihoods()).collect();
         let strong: Vec<[f64; SCALES]> = (0..10).map(|_| reading(0.3).likelihoods()).collect();

@@ -228,7 +228,7 @@ impl Fit {
         };
         let usual = options.lambda == Lambda::Evidence && options.centred && !options.sampled;
         let interactions = match &learned {
-            Some((prior, ..)) if usual && only_merged(release) => Interactions::new(release, prior, rows)?,
+            Some((prior, known, _)) if usual && only_merged(release) => Interactions::new(release, prior, known, rows)?,
             _ => None,
         };
         let all_closed = interactions.is_some() || release.blocks().iter().all(|block| is_closed(block.map()));
@@ -1263,9 +1263,12 @@ fn clip(weights: Vec<f64>) -> Vec<f64> {
     weights.into_iter().map(|weight| (weight + shift).max(0.0)).collect()
 }
 
-/// Whether a release consists of histograms and tables over their merged cells.
+/// Whether a release consists of histograms, tables over their merged cells, and products of signs.
 fn only_merged(release: &Release) -> bool {
-    release.blocks().iter().all(|block| matches!(block.map(), MapSpec::Hist(_) | MapSpec::Merged(_)))
+    release
+        .blocks()
+        .iter()
+        .all(|block| matches!(block.map(), MapSpec::Hist(_) | MapSpec::Merged(_) | MapSpec::Signs(_)))
         && release.blocks().iter().any(|block| matches!(block.map(), MapSpec::Merged(_)))
 }
 
