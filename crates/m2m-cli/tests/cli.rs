@@ -437,8 +437,9 @@ fn demo_answers_near_the_truth() {
       smoker: boolean, may be missing
       registered: date from 2010-01-01 to 2019-12-31
     Contents:
-      hist: histograms of 64 bins; 396 sums, share 0.6, discrete Laplace noise of standard deviation 21.6 rows each
-      merged: 36 tables of up to 2 columns, in groups of about equal counts; … sums, share 0.4, one-hot K-norm noise of standard deviation … rows each
+      hist: histograms of 48 bins; 349 sums, share 0.6, one-hot K-norm noise of standard deviation 21.6 rows each
+      merged: 12 tables of up to 3 columns, in groups of about equal counts; … sums, share 0.36, … rows each
+      signs: products of the signs of … pairs of columns; … sums, share 0.04, … rows each
     Hash: sha256:…
     ");
     // Once in a hundred runs the noise makes it look as if a level that is not listed were there.
@@ -645,15 +646,17 @@ fn schema_check_says_what_a_schema_says() {
     assert!(stdout.starts_with("protects each `person`, using at most 3 rows of it\n"), "{stdout}");
 }
 
-/// An explanation without the sizes of tables, which follow the noise of the first round, and their K-norm noise, which
-/// follows the sizes.
+/// An explanation without the sizes of tables and the pairs that have signs, which follow the noise of the first round, and
+/// their noise, which follows the sizes.
 fn masked_tables(text: &str) -> String {
     let line = |line: &str| {
-        if !line.contains("in groups of about equal counts") {
-            return line.to_owned();
-        }
-        let line = mask(line, "in groups of about equal counts; ", " sums");
-        mask(&line, "K-norm noise of standard deviation ", " rows each")
+        let line = match line.trim_start().split(':').next() {
+            Some("merged") => mask(line, "in groups of about equal counts; ", " sums"),
+            Some("signs") => mask(&mask(line, "the signs of ", " pairs"), "columns; ", " sums"),
+            _ => return line.to_owned(),
+        };
+        let noise = line.find("share ").and_then(|at| line[at..].find(", ").map(|comma| at + comma + 2));
+        noise.map_or(line.clone(), |at| mask(&line, &line[..at], " rows each"))
     };
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
@@ -701,7 +704,8 @@ fn a_release_explains_itself() {
       seen: datetime from 2020-01-01T00:00:00Z to 2026-01-01T00:00:00Z
     Contents:
       hist: histograms of 8 bins; 54 sums, share 0.4, one-hot K-norm noise of standard deviation 23.7 rows each
-      merged: 21 tables of up to 2 columns, in groups of about equal counts; … sums, share 0.6, one-hot K-norm noise of standard deviation … rows each
+      merged: 7 tables of up to 3 columns, in groups of about equal counts; … sums, share 0.56, … rows each
+      signs: products of the signs of … pairs of columns; … sums, share 0.04, … rows each
     Hash: sha256:…
     ");
     desk.put("small.toml", "[[column]]\nname = 'smoker'\ntype = 'boolean'\nnullable = true\n");

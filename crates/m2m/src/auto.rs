@@ -14,10 +14,11 @@
 //! one that the curator states. With σ the standard deviation of the noise on a sum, divided by the number of rows:
 //! - **Shares.** Three fifths of what the count leaves go to round one, the rest to round two; two fifths if the noise is
 //!   large, as there are more pairs than columns to be told from it, and seven tenths if it is small (`SHARES`).
-//! - **Bins** of a histogram: 5.3 σ^(-1/3), or 4.2 where noise is not Gaussian and has outliers, from 8 to 256. A distribution function adds up noise over B bins (variance Bσ²);
-//!   a density that leans within a bin is wrong by something like B⁻². The sum of squares would be least at B ∝ σ^(-2/5), but
-//!   empty bins side by side are told as such and add less (`fit/shrink.rs`), so that more of them pay where noise is large. A
-//!   column of few whole numbers has a cell for each (`CANDIDATES`).
+//! - **Bins** of a histogram: 5.3 σ^(-1/3), or 4.2 where noise is not Gaussian and has outliers, from 8 to 256. A distribution
+//!   function adds up noise over B bins (variance Bσ²); a density that leans within a bin is wrong by something like B⁻².
+//!   The sum of squares would be least at B ∝ σ^(-2/5), but empty bins side by side are told as such and add less
+//!   (`fit/shrink.rs`), so that more of them pay where noise is large. A column of few whole numbers has a cell for each
+//!   (`CANDIDATES`).
 //! - **Groups** of a numeric column: 0.9 σ^(-1/3), from 3 to 16. A smooth function of two columns adds up noise over b²
 //!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻². They have about equal counts, where a
 //!   row counts for more the farther it is from the mean (`LEVERAGE`): such rows make up the covariances.

@@ -83,12 +83,12 @@ fn release(schema: &Schema, auto: &Auto, privacy: Privacy, table: &Table) -> Rel
     second.privatise(sums).unwrap()
 }
 
-/// At ε = 1000, half of it for the count, noise is other than 0 with probability below 10⁻²⁰: tables are counted again by hand,
+/// At ε = 1000, a tenth of it for the count, noise is other than 0 with probability below 10⁻¹²: tables are counted again by hand,
 /// with the groups that the release itself states.
 #[test]
 fn tables_hold_what_is_counted_by_hand() {
     let rows = Rows::new(4000, 1);
-    let privacy = Privacy { count_share: "0.5".parse().unwrap(), ..Privacy::new(budget("1000", None, None)) };
+    let privacy = Privacy { count_share: "0.1".parse().unwrap(), ..Privacy::new(budget("1000", None, None)) };
     let release = release(&schema(), &Auto::default(), privacy, &rows.table());
     assert_eq!(release.count().value, 4000);
     let MapSpec::Hist(HistSpec { bins, whole, .. }) = release.blocks()[0].map() else { panic!("histograms first") };
@@ -237,7 +237,7 @@ fn units_and_neighbours_are_kept() {
         writeln!(text, "{},{x},{},{g}", i / 10, k.unwrap_or(3)).unwrap();
     }
     let table = Table::from_csv_bytes(text.into_bytes());
-    let exact = Privacy { count_share: "0.5".parse().unwrap(), ..Privacy::new(budget("1000", None, None)) };
+    let exact = Privacy { count_share: "0.1".parse().unwrap(), ..Privacy::new(budget("1000", None, None)) };
     let bounded = release(&users, &Auto::default(), exact, &table);
     assert_eq!(bounded.count().value, 400, "two rows of each of 200 users");
     // The same two rows in both rounds: the table of x and k adds up to the histogram of g.
@@ -324,7 +324,7 @@ fn rounds_go_through_files() {
         files.for_each(|part| total.merge(part).unwrap());
         total
     };
-    let privacy = Privacy { count_share: "0.5".parse().unwrap(), ..Privacy::new(budget("1000", None, None)) };
+    let privacy = Privacy { count_share: "0.1".parse().unwrap(), ..Privacy::new(budget("1000", None, None)) };
     let first = FirstRound::new(&schema(), &Auto::default(), privacy).unwrap();
     let first = first.privatise(merged(&auto::first_round())).unwrap();
     assert_eq!(first.blocks()[0].sums(), counted(&rows, first.blocks()[0].map()));
@@ -429,7 +429,7 @@ fn weighted_tables_are_read_as_one() {
     };
     let (plain, by_level) = errors(&[(&["x", "k"], "1")]);
     let (favoured, other) = errors(&[(&["x", "k"], "30")]);
-    assert!(favoured < 0.8 * plain && other > by_level, "{favoured} {plain}, {other} {by_level}");
+    assert!(favoured < 0.9 * plain && other > by_level, "{favoured} {plain}, {other} {by_level}");
     let (without, unknown) = errors(&[(&["x", "g"], "0")]);
     assert!(without < 1.1 * plain && unknown > 2.0 * by_level, "{without} {plain}, {unknown} {by_level}");
 }
