@@ -8,7 +8,6 @@
 
 use crate::Error;
 use crate::feature::cells::Cells;
-use crate::feature::hist::MAX_FEATURES;
 use crate::feature::{Adder, Body, FeatureMap, Simd};
 use crate::panel::{Lane, Panel, Record};
 
@@ -28,9 +27,6 @@ impl Signs {
         };
         if !columns.iter().all(fits) {
             return Err(Error::Design("signs: give a sign, -1, 0 or 1, for each cell of every column".into()));
-        }
-        if pairs.len() > MAX_FEATURES {
-            return Err(Error::Design(format!("signs: more than {MAX_FEATURES} pairs; take fewer columns")));
         }
         Ok(Self { columns, pairs, simd })
     }

@@ -19,7 +19,7 @@
 //! tables of the same size (empirical Bayes): where most pairs are independent, a faint one is taken for noise.
 
 use std::borrow::{Borrow, Cow};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use faer::{Mat, Side};
@@ -623,13 +623,14 @@ fn groups_by_column(release: &Release, size: usize) -> Option<Groups> {
 /// The tables of pairs that have none of their own, added up from those of three columns that have the groups of tables of
 /// two. Several that tell of a pair are averaged by their noise.
 fn pairs_within(of_three: &[Table], of_two: &[Table], two: &Groups, three: &Groups) -> Vec<Table> {
+    let own: HashSet<&[usize]> = of_two.iter().map(|table| &table.columns[..]).collect();
     let mut found: Vec<Table> = Vec::new();
     for table in of_three {
         for left_out in 0..3 {
             let [a, b] = [[1, 2], [0, 2], [0, 1]][left_out];
             let columns = vec![table.columns[a], table.columns[b]];
             let same = |column: &usize| two[*column] == three[*column];
-            if of_two.iter().any(|other| other.columns == columns) || !columns.iter().all(same) {
+            if own.contains(&columns[..]) || !columns.iter().all(same) {
                 continue;
             }
             let sizes = vec![table.sizes[a], table.sizes[b]];
