@@ -30,6 +30,7 @@ use crate::fit::columns::Knowledge;
 use crate::fit::completion;
 use crate::fit::composition::{self, Composition};
 use crate::fit::points::dot;
+use crate::fit::rows::Rows;
 use crate::fit::separate::Term;
 use crate::panel::Value;
 use crate::prior::{Axis, Independent, Place};
@@ -144,7 +145,13 @@ fn scale(candidate: usize) -> f64 {
 
 impl Interactions {
     /// Reads the tables of a release; nothing if it has none over merged cells of the prior's own partition.
-    pub fn new(release: &Release, prior: &Independent, known: &[Knowledge], rows: f64) -> Result<Option<Self>, Error> {
+    pub fn new(
+        release: &Release,
+        prior: &Independent,
+        known: &[Knowledge],
+        counted: Rows,
+    ) -> Result<Option<Self>, Error> {
+        let rows = counted.value;
         let schema = release.schema();
         let mut tables = Vec::new();
         for block in release.blocks() {
@@ -175,7 +182,7 @@ impl Interactions {
         let (of_three, mut of_two): (Vec<Table>, Vec<Table>) =
             tables.into_iter().partition(|table| table.columns.len() == 3);
         of_two.extend(pairs_within(&of_three, &of_two, &two, &three));
-        let Some(mut products) = products_of_signs(release, &two, prior, known, rows) else { return Ok(None) };
+        let Some(mut products) = products_of_signs(release, &two, prior, known, counted) else { return Ok(None) };
         of_two.iter_mut().for_each(|table| table.product = products.remove(&table.columns));
         let (scores, mut sets) = read(&of_two, &two, prior);
         let composed = compose(&sets, &scores, &two, prior);
@@ -663,10 +670,10 @@ fn products_of_signs(
     groups: &Groups,
     prior: &Independent,
     known: &[Knowledge],
-    rows: f64,
+    counted: Rows,
 ) -> Option<HashMap<Vec<usize>, Product>> {
     let mut products = HashMap::new();
-    let of_count = release.count().noise.map_or(0.0, |noise| noise.standard_deviation(1) / rows);
+    let (rows, of_count) = (counted.value, counted.deviation / counted.value);
     for block in release.blocks() {
         let MapSpec::Signs(spec) = block.map() else { continue };
         let deviation = (block.noise().standard_deviation(block.sums().len()) / rows).max(1e-9);

@@ -29,6 +29,7 @@ mod completion;
 mod composition;
 mod interactions;
 mod points;
+mod rows;
 mod separate;
 mod shrink;
 mod tree;
@@ -56,6 +57,7 @@ use closed::{Closed, Gram, Pair, Split, is_closed, shared};
 use columns::Knowledge;
 use interactions::{Interactions, PointScores, Share, Spread};
 use points::dot;
+use rows::Rows;
 use separate::{Tables, Term, separate};
 use triangle::Triangle;
 
@@ -220,15 +222,17 @@ impl Fit {
                 ))
             })
         })?;
-        let rows = (release.count().value as f64).max(1.0);
-        let count_deviation = release.count().noise.map_or(0.0, |noise| noise.standard_deviation(1));
+        let counted = Rows::of(release)?;
+        let rows = counted.value;
         let mut learned = match options.prior {
             Prior::Learned => columns::learn(release, rows)?,
             _ => None,
         };
         let usual = options.lambda == Lambda::Evidence && options.centred && !options.sampled;
         let interactions = match &learned {
-            Some((prior, known, _)) if usual && only_merged(release) => Interactions::new(release, prior, known, rows)?,
+            Some((prior, known, _)) if usual && only_merged(release) => {
+                Interactions::new(release, prior, known, counted)?
+            }
             _ => None,
         };
         let all_closed = interactions.is_some() || release.blocks().iter().all(|block| is_closed(block.map()));
@@ -266,7 +270,7 @@ impl Fit {
             .collect();
         let mut fit = Self {
             rows,
-            count_deviation,
+            count_deviation: counted.deviation,
             prior,
             taus: Taus { main: 1.0, pairs: HashMap::new(), rest: UNKNOWN_TAU },
             closed: None,
