@@ -142,7 +142,7 @@ def test_two_rounds_in_parts_are_a_release(frame: polars.DataFrame, schema: m2m.
     second = m2m.SecondRound.after(marginals, rows=20_000)
     assert second.schema == schema
     release = second.release(m2m.merge(m2m.sums(part, schema, design=second.design) for part in parts))
-    assert {block["map"]["kind"] for block in release.info()["blocks"]} == {"hist", "merged", "signs"}
+    assert {block["map"]["kind"] for block in release.info()["blocks"]} - {"values"} == {"hist", "merged", "signs"}
     with pytest.raises(m2m.Error, match="used already"):
         first.release(m2m.sums(frame, schema, design=first.design))
     with pytest.raises(m2m.Error, match="used already"):

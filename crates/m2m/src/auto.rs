@@ -12,8 +12,8 @@
 //! # The rule
 //! Everything follows from public things: the schema, the budget, and the number of rows, which is the released one or
 //! one that the curator states. With σ the standard deviation of the noise on a sum, divided by the number of rows:
-//! - **Shares.** Three fifths of what the count leaves go to round one, the rest to round two; two fifths if the noise is
-//!   large, as there are more pairs than columns to be told from it, and seven tenths if it is small (`SHARES`).
+//! - **Shares.** Of what the count leaves, 46% goes to round one, the rest to round two; 40% if the noise is large, as there
+//!   are more pairs than columns to be told from it, and 55% if it is small (`SHARES`).
 //! - **Bins** of a histogram: 5.3 σ^(-1/3), or 4.2 where noise is not Gaussian and has outliers, from 8 to 256. A distribution
 //!   function adds up noise over B bins (variance Bσ²); a density that leans within a bin is wrong by something like B⁻².
 //!   The sum of squares would be least at B ∝ σ^(-2/5), but empty bins side by side are told as such and add less
@@ -28,18 +28,25 @@
 //! - **Signs.** One contrast of two numeric columns matters more than others, whether large goes with large: a small part
 //!   (`SIGNS`) goes to the products of the signs of two columns, which tell it with a fraction of the noise that it has
 //!   when the cells of a table are added up (a quarter for a table of 5 × 5 cells at the same share, a ninth under pure ε).
+//! - **Values.** The mean of a column adds up the noise of all bins of its histogram, and does not see where in a bin the rows
+//!   are. A small part (`VALUES`) goes to the numbers themselves, each along an interval that follows from the released
+//!   histogram (`interval.rs`), where they tell more of the mean than that does.
 //! - **Three columns** have tables too if that leaves little noise on what they do together (`WORTHWHILE`), with as
 //!   many groups as those.
 //!
 //! # Privacy
 //! The rounds compose: the second depends on the data only through its own sums and on the first through what that
-//! released (PRIVACY.md, Theorem 6). Both are ordinary features of histograms, tables and signs (Lemma 2) with the noise of
+//! released (PRIVACY.md, Theorem 6). Both are ordinary features of histograms, tables, signs and values (Lemma 2) with the noise of
 //! [`Plan`] for their shares.
 
 mod cover;
+mod interval;
 
-use crate::feature::{Block, Cell, Cells, HistSpec, MapSpec, MergedColumn, MergedSpec, SignColumn, SignsSpec};
-use crate::fit::simplex;
+use crate::feature::{
+    Block, Cell, Cells, GRID, HistSpec, MapSpec, MergedColumn, MergedSpec, SignColumn, SignsSpec, ValueColumn,
+    ValuesSpec,
+};
+use crate::fit::{simplex, unevenness};
 use crate::privatise::{Calibration, Mechanism, NoiseSource, Plan, PlannedBlock, Privacy, Process};
 use crate::release::{Release, ReleasedBlock};
 use crate::schema::Column;
@@ -66,9 +73,12 @@ pub struct Weight {
 
 /// The part of the budget for sums that goes to the marginals, and that for all tables of three columns where there are any;
 /// from which standard deviation on of the noise that the first leaves on the share of rows in a cell.
-const SHARES: [(f64, &str, &str); 3] = [(0.0025, "0.4", "0.2"), (4e-4, "0.6", "0.2"), (0.0, "0.7", "0.15")];
+const SHARES: [(f64, &str, &str); 3] = [(0.0025, "0.4", "0.2"), (4e-4, "0.46", "0.2"), (0.0, "0.55", "0.15")];
 /// The part of it that goes to products of signs, where two columns have them.
 const SIGNS: &str = "0.04";
+/// The part of it that goes to the values of single columns, where they tell more than histograms: under Gaussian noise, and
+/// under other noise, which shrinks faster with the share.
+const VALUES: [&str; 2] = ["0.05", "0.08"];
 /// The group in the middle of a column has no sign if that costs less than this part of what signs tell of ranks.
 const MIDDLE: f64 = 0.1;
 /// Histograms that there can be: bins, and up to how many whole numbers have a cell each.
@@ -273,18 +283,26 @@ pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Erro
 fn rehearse(calibration: &Calibration<'_>, schema: &Schema, auto: &Auto) -> Result<(), Error> {
     let weights = Weights::new(schema, auto)?;
     let signs: Decimal = SIGNS.parse()?;
-    let (pairs, triples, numeric) = (weights.pairs(), weights.triples(), weights.numeric_pairs(schema));
     calibration.count()?;
+    let values = values_share(marginals(calibration, schema, SHARES[0].1.parse()?)?)?;
+    let (pairs, triples, numeric) = (weights.pairs(), weights.triples(), weights.numeric_pairs(schema));
     if !numeric.is_empty() {
-        calibration.signs(numeric.len(), signs)?;
+        calibration.cube(numeric.len(), 1, signs)?;
+    }
+    let columns = schema.columns().iter().filter(|column| column.kind.range().is_some()).count();
+    if columns > 0 {
+        calibration.cube(columns, GRID as u64, values)?;
     }
     for (_, first, third) in SHARES {
         let (first, third): (Decimal, Decimal) = (first.parse()?, third.parse()?);
         let rest = Decimal::ONE - first;
         marginals(calibration, schema, first)?;
-        for (share, tables) in
-            [(rest, &pairs), (rest - signs, &pairs), (rest - third - signs, &pairs), (third, &triples)]
-        {
+        for (share, tables) in [
+            (rest, &pairs),
+            (rest - signs - values, &pairs),
+            (rest - third - signs - values, &pairs),
+            (third, &triples),
+        ] {
             for (share, tables) in weights.shares(share, tables)? {
                 calibration.tables(tables.len(), share)?;
             }
@@ -311,7 +329,10 @@ fn both(first: &Release, design: &Design) -> Result<(Plan, Plan), Error> {
     let Some(reserved) = first.reserved() else { return Err(no_first_round()) };
     let fits = design.first() == Some(first.hash().as_str())
         && design.reserved() == Decimal::ONE - reserved.share
-        && design.blocks().iter().all(|block| matches!(block.map, MapSpec::Merged(_) | MapSpec::Signs(_)))
+        && design
+            .blocks()
+            .iter()
+            .all(|block| matches!(block.map, MapSpec::Merged(_) | MapSpec::Signs(_) | MapSpec::Values(_)))
         && matches!(first.blocks(), [block] if matches!(block.map(), MapSpec::Hist(_)));
     if !fits {
         return Err(Error::Design(
@@ -392,10 +413,19 @@ fn chosen(calibration: &Calibration<'_>, schema: &Schema, rows: f64) -> Result<B
             break;
         }
     }
-    let is_gaussian = matches!(marginals(calibration, schema, share)?, Mechanism::DiscreteGaussian { .. });
-    let bins = if is_gaussian { 5.3 } else { 4.2 } * noise(share)?.powf(-1.0 / 3.0);
+    let bins =
+        if is_gaussian(marginals(calibration, schema, share)?) { 5.3 } else { 4.2 } * noise(share)?.powf(-1.0 / 3.0);
     let fits = CANDIDATES.iter().rfind(|(candidate, _)| f64::from(*candidate) <= bins);
     Ok(Block { share, map: histograms(*fits.unwrap_or(&CANDIDATES[0])) })
+}
+
+fn is_gaussian(mechanism: Mechanism) -> bool {
+    matches!(mechanism, Mechanism::DiscreteGaussian { .. })
+}
+
+/// The share of all values beside noise of this kind.
+fn values_share(mechanism: Mechanism) -> Result<Decimal, Error> {
+    VALUES[usize::from(!is_gaussian(mechanism))].parse()
 }
 
 /// The share of all tables of three columns beside that of the marginals.
@@ -502,11 +532,12 @@ struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// The tables of all pairs of columns and, where the noise allows, of all triples; and the products of the signs of
-    /// numeric columns.
+    /// The tables of all pairs of columns and, where the noise allows, of all triples; the products of the signs of
+    /// numeric columns, and their values.
     fn blocks(&self, share: Decimal) -> Result<Vec<Block>, Error> {
         let (pairs, triples) = (self.weights.pairs(), self.weights.triples());
         let (third, signs): (Decimal, Decimal) = (third(Decimal::ONE - share)?, SIGNS.parse()?);
+        let values = self.values(values_share(self.first.noise())?)?;
         let mut rest = share;
         let mut of_three = Vec::new();
         if !triples.is_empty() && self.cells(&triples, MAX_TRIPLE_GROUPS) <= MAX_CELLS {
@@ -517,6 +548,7 @@ impl Tables<'_> {
                 of_three = self.by_weight(third, &triples, |share, tables| self.tables(share, tables, groups))?;
             }
         }
+        rest = values.iter().fold(rest, |rest, block| rest - block.share);
         let (tables, groups) = self.of_pairs(rest - signs, pairs, of_three.is_empty())?;
         let signed = self.signed(groups)?;
         let numeric: Vec<Places> = self.weights.numeric_pairs(self.schema);
@@ -530,6 +562,7 @@ impl Tables<'_> {
         if !numeric.is_empty() {
             blocks.push(signs_block(signs, &numeric, &signed));
         }
+        blocks.extend(values);
         Ok(blocks)
     }
 
@@ -612,6 +645,38 @@ impl Tables<'_> {
             Some(SignColumn { name, bins, signs })
         };
         Ok(self.histograms()?.into_iter().map(signed).collect())
+    }
+
+    /// The values of the columns whose means they tell better than histograms do; nothing if there are none.
+    fn values(&self, share: Decimal) -> Result<Option<Block>, Error> {
+        let histograms = self.histograms()?;
+        let numeric: Vec<_> =
+            histograms.iter().filter_map(|histogram| Some((histogram, self.cells_of(histogram)?))).collect();
+        if numeric.is_empty() {
+            return Ok(None);
+        }
+        let sum = self.first.sums().len();
+        let deviation = self.first.noise().standard_deviation(sum) / self.scale;
+        let noise = self.calibration.cube(numeric.len(), GRID as u64, share)?.standard_deviation(numeric.len());
+        let noise = noise / (GRID as f64 * self.scale);
+        let column = |(histogram, cells): (&Histogram, Vec<interval::Cell>)| {
+            let (low, high) = interval::interval(&cells, deviation, unevenness(&histogram.law, deviation), noise)?;
+            Some(ValueColumn { name: histogram.name.clone(), low, high })
+        };
+        let columns: Vec<ValueColumn> = numeric.into_iter().filter_map(column).collect();
+        Ok((!columns.is_empty()).then_some(Block { share, map: MapSpec::Values(ValuesSpec { columns }) }))
+    }
+
+    /// The cells of a column of numbers, from low to high.
+    fn cells_of(&self, Histogram { cells, law, .. }: &Histogram) -> Option<Vec<interval::Cell>> {
+        let range = self.schema.columns()[cells.column()].kind.range()?;
+        let edges = cells.edges()?;
+        let ends = |cell: usize| match cells.describe(self.schema, cell) {
+            Cell::Atom(x) => (range.unit(x), range.unit(x)),
+            _ => (edges[cell], edges[cell + 1]),
+        };
+        let cell = |cell: usize| interval::Cell { low: ends(cell).0, high: ends(cell).1, mass: law[cell] };
+        Some(cells.in_order()?.into_iter().map(cell).collect())
     }
 
     /// What the first round released of each column.

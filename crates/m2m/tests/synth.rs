@@ -227,7 +227,7 @@ fn points_of_dependent_columns_keep_their_say() {
             let both = col(format!("c{i}")).eq(lit("b")).and(col(format!("c{j}")).eq(lit("b")));
             let share = |ask: Ask<'_>, of: f64| ask.filter(&both).unwrap().count().unwrap().value / of;
             let (answer, found) = (share(Ask::of(&fit), ROWS as f64), share(Ask::of(&rows), ROWS as f64));
-            assert!((answer - found).abs() < 0.01, "c{i}, c{j}: {found} for {answer}");
+            assert!((answer - found).abs() < 0.015, "c{i}, c{j}: {found} for {answer}");
         }
     }
 }

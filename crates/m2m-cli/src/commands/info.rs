@@ -224,6 +224,7 @@ pub fn block_in_words(block: &ReleasedBlock) -> String {
             format!("merged: {} tables of up to {ways} columns, in groups of about equal counts", spec.tables.len())
         }
         MapSpec::Signs(spec) => format!("signs: products of the signs of {} pairs of columns", spec.pairs.len()),
+        MapSpec::Values(spec) => format!("values: means of {} columns, each within an interval", spec.columns.len()),
         MapSpec::Custom(spec) => format!("{}: a map of the curator's own", spec.name),
     };
     let noise = match block.noise() {

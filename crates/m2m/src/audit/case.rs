@@ -211,7 +211,7 @@ pub fn suite() -> Result<Vec<Case>, Error> {
     let mut cases = Vec::new();
     for mechanism in [LAPLACE, GAUSSIAN, CONCENTRATED] {
         for relation in [Row, Replace, User] {
-            for map in ["hist", "tables", "signs", "race", "rff", "own", "auto"] {
+            for map in ["hist", "tables", "signs", "values", "race", "rff", "own", "auto"] {
                 cases.push(Case::new(mechanism, map, relation)?);
             }
         }
@@ -220,7 +220,7 @@ pub fn suite() -> Result<Vec<Case>, Error> {
         }
     }
     for relation in [Row, Replace, User] {
-        for map in ["hist", "signs", "race", "rff", "auto, three columns"] {
+        for map in ["hist", "signs", "values", "race", "rff", "auto, three columns"] {
             cases.push(Case::new(KNORM, map, relation)?);
         }
     }
@@ -330,7 +330,7 @@ fn schema(map: &str, relation: Relation) -> Result<Schema, Error> {
     if matches!(map, "hist" | "tables" | "signs" | "hist + rff") || map.starts_with("auto") {
         text += &levels;
     }
-    if map == "auto, three columns" {
+    if matches!(map, "values" | "auto, three columns") {
         text += &number("y");
     }
     Schema::from_toml(&text)
@@ -343,6 +343,9 @@ fn design(map: &str) -> Result<Design, Error> {
         // One pair, twice: of more than two columns, not all products can change their sign at once.
         "signs" => Design::from_toml(
             "[[map]]\nkind = 'signs'\nshare = 1.0\npairs = [[0, 1], [0, 1]]\ncolumns = [{ name = 'x', bins = 2, signs = [-1, 1, 0] }, { name = 'g', bins = 1, signs = [-1, 1, 0, 0] }]",
+        ),
+        "values" => Design::from_toml(
+            "[[map]]\nkind = 'values'\nshare = 1.0\ncolumns = [{ name = 'x', low = 10000, high = 20000 }, { name = 'y', low = 0, high = 65536 }]",
         ),
         "race" => Design::parse("race:r=2,w=4,sigma=0.1"),
         "race angular" => Design::parse("race:r=2,w=4,hash=angular"),
@@ -361,9 +364,13 @@ fn design(map: &str) -> Result<Design, Error> {
 /// Rows that the search may take: numbers on a fine grid, with every level.
 fn candidates(schema: &Schema) -> Vec<String> {
     const STEPS: u32 = 400;
-    let levels: &[&str] = if schema.columns().len() > 1 { &[",a", ",b"] } else { &[""] };
+    let others: &[&str] = match schema.columns().get(1).map(|column| column.kind.range()) {
+        Some(None) => &[",a", ",b"],
+        Some(Some(_)) => &[",0", ",1"],
+        None => &[""],
+    };
     (0..=STEPS)
-        .flat_map(|step| levels.iter().map(move |level| format!("{}{level}", f64::from(step) / f64::from(STEPS))))
+        .flat_map(|step| others.iter().map(move |other| format!("{}{other}", f64::from(step) / f64::from(STEPS))))
         .collect()
 }
 

@@ -176,6 +176,9 @@ fn half_noise_is_caught() {
         (KNORM, "hist"),
         (KNORM, "signs"),
         (GAUSSIAN, "signs"),
+        (KNORM, "values"),
+        (GAUSSIAN, "values"),
+        (LAPLACE, "values"),
         (KNORM, "race"),
     ] {
         caught_with(&case(mechanism, map, Relation::Row), |_, mechanism| scaled(mechanism, (1, 2)));
@@ -297,6 +300,7 @@ fn replacing_under_the_noise_for_adding_is_caught() {
         (KNORM, "rff"),
         (KNORM, "hist"),
         (KNORM, "signs"),
+        (KNORM, "values"),
         (KNORM, "race"),
     ] {
         let case = case(mechanism, map, Relation::Replace);
@@ -308,7 +312,7 @@ fn replacing_under_the_noise_for_adding_is_caught() {
 
 #[test]
 fn knorm_noise_of_two_thirds_is_caught() {
-    for map in ["rff", "hist", "signs", "race"] {
+    for map in ["rff", "hist", "signs", "values", "race"] {
         caught_with(&case(KNORM, map, Relation::Row), |_, mechanism| scaled(mechanism, (2, 3)));
     }
 }
@@ -322,7 +326,7 @@ fn gaussian_noise_of_four_fifths_is_caught() {
 #[test]
 fn too_little_noise_in_one_of_two_rounds_is_caught() {
     // Three columns are slow and have fewer releases, so that less noise is needed to show.
-    let cases = [(GAUSSIAN, "auto", 4), (KNORM, "auto, three columns", 12)];
+    let cases = [(GAUSSIAN, "auto", 4), (KNORM, "auto, three columns", 24)];
     for (first, (noise, map, part)) in [true, false].into_iter().flat_map(|first| cases.map(|case| (first, case))) {
         let case = case(noise, map, Relation::Row);
         caught(&case, |table, number| {

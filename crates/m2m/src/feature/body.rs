@@ -23,10 +23,12 @@ pub enum Body {
         /// How many groups.
         groups: u64,
     },
-    /// Coordinates that are -1, 0 or 1 each.
+    /// Coordinates of which none is larger than some number, in size.
     Cube {
         /// How many coordinates.
         coordinates: u64,
+        /// That number.
+        radius: u64,
     },
     /// Any integers within two norms.
     Bounded {
@@ -42,7 +44,8 @@ impl Body {
     pub fn largest(&self) -> u64 {
         match *self {
             Self::Discs { radius, .. } => radius,
-            Self::OneHot { .. } | Self::Cube { .. } => 1,
+            Self::Cube { radius, .. } => radius,
+            Self::OneHot { .. } => 1,
             Self::Bounded { l1, l2_squared } => l1.min(l2_squared.isqrt()),
         }
     }
@@ -61,8 +64,8 @@ impl Body {
                 features.iter().all(|x| (0..=1).contains(x))
                     && features.iter().filter(|x| **x == 1).count() as u64 == groups
             }
-            Self::Cube { coordinates } => {
-                features.len() as u64 == coordinates && features.iter().all(|x| (-1..=1).contains(x))
+            Self::Cube { coordinates, radius } => {
+                features.len() as u64 == coordinates && features.iter().all(|x| x.unsigned_abs() <= radius)
             }
             Self::Bounded { l1, l2_squared } => {
                 features.iter().map(|x| u128::from(x.unsigned_abs())).sum::<u128>() <= u128::from(l1)

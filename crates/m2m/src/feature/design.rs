@@ -8,8 +8,9 @@ use crate::feature::projection::coordinates;
 use crate::feature::race::Race;
 use crate::feature::rff::Rff;
 use crate::feature::signs::Signs;
+use crate::feature::values::{Clipped, GRID, STEPS, Values};
 use crate::feature::{Body, FeatureMap, Input, Simd, inputs};
-use crate::panel::Layout;
+use crate::panel::{Layout, Slot};
 use crate::schema::{Column, toml_message};
 use crate::{Decimal, Error, Schema};
 
@@ -81,6 +82,8 @@ pub enum MapSpec {
     Merged(MergedSpec),
     /// Products of signs of two columns.
     Signs(SignsSpec),
+    /// Values of single columns.
+    Values(ValuesSpec),
     /// A map that the user wrote.
     Custom(CustomSpec),
 }
@@ -306,6 +309,27 @@ pub struct SignColumn {
     pub signs: Vec<i8>,
 }
 
+/// Parameters of values of single columns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ValuesSpec {
+    /// The columns, all numeric.
+    pub columns: Vec<ValueColumn>,
+}
+
+/// A column of [`ValuesSpec`]: its feature goes from -1 at the low end of an interval to 1 at the high end, stays there
+/// beyond, and is 0 where the number is missing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ValueColumn {
+    /// Its name.
+    pub name: String,
+    /// The low end, in 65536ths of the way from the column's minimum to its maximum.
+    pub low: u32,
+    /// The high end.
+    pub high: u32,
+}
+
 /// What a release says about a map that the user wrote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -443,6 +467,7 @@ impl Design {
                     Box::new(Tables::new(map.groups(schema)?, simd)?)
                 }
                 MapSpec::Signs(spec) => Box::new(spec.map(schema, simd)?),
+                MapSpec::Values(spec) => Box::new(spec.map(schema)?),
                 MapSpec::Custom(spec) => custom(spec)?,
             });
         }
@@ -486,6 +511,7 @@ impl MapSpec {
             Self::Tables(_) => "tables",
             Self::Merged(_) => "merged",
             Self::Signs(_) => "signs",
+            Self::Values(_) => "values",
             Self::Custom(spec) => &spec.name,
         }
     }
@@ -495,6 +521,7 @@ impl MapSpec {
         match self {
             Self::Rff(RffSpec { precision: Precision::Fast, .. }) => super::rff::FAST,
             Self::Rff(RffSpec { precision: Precision::Precise, .. }) => super::rff::PRECISE,
+            Self::Values(_) => GRID as u64,
             _ => 1,
         }
     }
@@ -572,6 +599,15 @@ impl MapSpec {
                 }
                 Ok(())
             }
+            Self::Values(spec) => {
+                if spec.columns.is_empty() || spec.columns.len() > MAX_TABLES {
+                    return fail(&format!("give from 1 to {MAX_TABLES} columns"));
+                }
+                if spec.columns.iter().any(|column| column.low >= column.high || column.high > STEPS) {
+                    return fail(&format!("give every column a low end below its high end, from 0 to {STEPS}"));
+                }
+                Ok(())
+            }
             Self::Custom(spec) => {
                 if !matches!(spec.body, Body::Bounded { .. }) {
                     return fail("declare Body::Bounded, the bound that is enforced on every record");
@@ -609,13 +645,14 @@ impl MapSpec {
             .collect())
     }
 
-    /// For maps of which a record moves one feature of each of some groups, by 1: how many features are in each, in their
+    /// For maps of which a record moves at most one feature of each of some groups: how many features are in each, in their
     /// order. Nothing for others.
     pub fn one_hot_groups(&self, schema: &Schema) -> Result<Vec<usize>, Error> {
         self.check(schema)?;
         match self {
             Self::Race(spec) => Ok(vec![spec.w; spec.r]),
             Self::Signs(spec) => Ok(vec![1; spec.pairs.len()]),
+            Self::Values(spec) => Ok(vec![1; spec.columns.len()]),
             _ => Ok(self.groups(schema)?.iter().map(|group| group.iter().map(Cells::len).product()).collect()),
         }
     }
@@ -629,6 +666,10 @@ impl MapSpec {
             Self::Custom(spec) => Ok((spec.features, spec.body)),
             Self::Signs(spec) => {
                 let map = spec.map(schema, Simd::Portable)?;
+                Ok((map.len(), map.body()))
+            }
+            Self::Values(spec) => {
+                let map = spec.map(schema)?;
                 Ok((map.len(), map.body()))
             }
             Self::Hist(_) | Self::Tables(_) | Self::Merged(_) => {
@@ -709,6 +750,20 @@ impl SignsSpec {
         let cells =
             |(column, input): (&SignColumn, &Input)| (Cells::new(schema, input, column.bins), column.signs.clone());
         Signs::new(self.columns.iter().zip(&inputs).map(cells).collect(), self.pairs.clone(), simd)
+    }
+}
+
+impl ValuesSpec {
+    fn map(&self, schema: &Schema) -> Result<Values, Error> {
+        let names: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
+        let inputs = inputs(schema, &Layout::new(schema), &names)?;
+        let clipped = |(column, input): (&ValueColumn, &Input)| match input.slot {
+            Slot::Unit(slot) => Ok(Clipped::new(input.column, slot, column.low, column.high)),
+            Slot::Code(_) => {
+                Err(Error::Design(format!("values: column `{}` has no numbers; leave it out", column.name)))
+            }
+        };
+        Ok(Values::new(self.columns.iter().zip(&inputs).map(clipped).collect::<Result<_, _>>()?))
     }
 }
 

@@ -14,16 +14,18 @@ mod projection;
 mod race;
 mod rff;
 mod signs;
+mod values;
 
 pub use crate::simd::Simd;
 pub use body::Body;
 pub use cells::{Cell, Cells};
 pub use design::{
     Block, CustomSpec, Design, Frequencies, Hash, HistSpec, Kernel, MapSpec, MergedColumn, MergedSpec, Precision,
-    RaceSpec, RffSpec, SignColumn, SignsSpec, TablesSpec,
+    RaceSpec, RffSpec, SignColumn, SignsSpec, TablesSpec, ValueColumn, ValuesSpec,
 };
 
 pub(crate) use frequency::directions;
+pub(crate) use values::{GRID, STEPS};
 
 use crate::panel::{Layout, Panel, Record, Slot};
 use crate::{Error, Schema};

@@ -38,7 +38,7 @@ impl FeatureMap for Signs {
     }
 
     fn body(&self) -> Body {
-        Body::Cube { coordinates: self.pairs.len() as u64 }
+        Body::Cube { coordinates: self.pairs.len() as u64, radius: 1 }
     }
 
     fn record(&self, record: Record<'_>, features: &mut [i64]) {

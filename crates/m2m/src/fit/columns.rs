@@ -2,10 +2,13 @@
 
 use faer::Mat;
 
-use crate::feature::{Cells, HistSpec, MapSpec};
+use crate::feature::{Cells, HistSpec, MapSpec, STEPS};
 use crate::fit::closed::Closed;
+use crate::fit::points::dot;
+use crate::fit::rows::Rows;
 use crate::fit::separate::Term;
 use crate::fit::shrink::{Tails, shrink};
+use crate::panel::Value;
 use crate::prior::{Axis, Independent, Marginal, marginals, tables};
 use crate::release::Release;
 use crate::{Error, Schema};
@@ -25,6 +28,37 @@ pub(crate) struct Knowledge {
     pub effects: Mat<f64>,
     /// For each cell, if it has more than a point.
     pub tilts: Vec<Option<Tilt>>,
+    /// What was observed of the column besides its cells, and taken in.
+    pub observed: Option<Observed>,
+}
+
+/// A mean of one function of a column, with noise.
+pub(crate) struct Observed {
+    /// The function, and its means over the cells.
+    table: Vec<f64>,
+    pub cells: Vec<f64>,
+    /// The covariance of the cells' errors with the mean, before it was observed.
+    moved: Vec<f64>,
+    /// The variance of the noise on the observed mean, and that of its difference from what cells alone tell.
+    pub noise: f64,
+    pub total: f64,
+    /// What remains to be added to other means for each part of their covariance with this one within cells: densities on
+    /// the axis lean only so far.
+    rest: f64,
+}
+
+impl Observed {
+    /// The covariance of the error of another mean with this one, before it was observed, and what the other moves by besides
+    /// what the axis shows.
+    pub fn shared(&self, known: &Knowledge, axis: &Axis, table: &[f64], cells: &[f64]) -> (f64, f64) {
+        let within = dot(&known.within, &axis.cell_covariances(table, &self.table));
+        (dot(cells, &self.moved) + within, self.rest * within)
+    }
+
+    /// The same covariance for a mean of which only cells are told apart.
+    pub fn shared_by_cells(&self, cells: &[f64]) -> f64 {
+        dot(cells, &self.moved)
+    }
 }
 
 /// How the density may lean within a cell.
@@ -115,6 +149,47 @@ impl Knowledge {
         }
     }
 
+    /// What an observed mean takes off the covariance of the errors of two others, which share so much with it.
+    pub fn explained(&self, one: f64, other: f64) -> f64 {
+        self.observed.as_ref().map_or(0.0, |observed| one * other / observed.total)
+    }
+
+    /// Takes in the mean of a function of the column's numbers, with noise of a given variance: errors of the cells and within
+    /// them are Gaussian, so that all moves by its covariance with the mean.
+    fn observe(&mut self, axis: &mut Axis, function: impl Fn(f64) -> f64, ends: &[f64], mean: f64, noise: f64) {
+        let of = |value| if let Value::Unit(unit) = value { function(unit) } else { 0.0 };
+        let table = axis.tabulate(ends, of);
+        let before = self.observed(axis, table.clone(), noise);
+        let gain = (mean - axis.mean(&table)) / before.total;
+        let expected = mean - noise * gain;
+        let masses = axis.cell_masses();
+        let mut leans = vec![0.0; masses.len()];
+        for (cell, edges) in self.cells.edges().unwrap_or_default().windows(2).enumerate() {
+            let change = 0.5 * (function(edges[1]) - function(edges[0]));
+            leans[cell] = (gain * self.within[cell] / masses[cell].max(1e-12) * change).clamp(-0.9, 0.9);
+        }
+        let moved: Vec<f64> = masses.iter().zip(&before.moved).map(|(mass, x)| mass + gain * x).collect();
+        axis.lean(&leans);
+        // As before, no cell is impossible.
+        let mixed = |(p, before): (f64, &f64)| (1.0 - TRACE) * p + TRACE * before;
+        let mixed: Vec<f64> = near(&moved, &self.variance, 1.0).into_iter().zip(&masses).map(mixed).collect();
+        axis.set_cells(&mixed);
+        // Means over the cells have changed a little as they lean.
+        let after = self.observed(axis, table, noise);
+        let within = after.total - noise - dot(&after.cells, &after.moved);
+        let rest = (expected - axis.mean(&after.table)) / within.max(1e-300);
+        // Not more than all of it: what cells cannot move, as they would be negative, is not for their insides to make up for.
+        let rest = rest.clamp(-gain.abs(), gain.abs());
+        self.observed = Some(Observed { rest, ..after });
+    }
+
+    fn observed(&self, axis: &Axis, table: Vec<f64>, noise: f64) -> Observed {
+        let cells = axis.cell_means(&table);
+        let moved = self.covariance(&cells);
+        let total = dot(&cells, &moved) + dot(&self.within, &axis.cell_covariances(&table, &table)) + noise;
+        Observed { table, cells, moved, noise, total, rest: 0.0 }
+    }
+
     /// Tabulates the main effects on features.
     pub fn set_effects(&mut self, axis: &Axis, closed: &Closed, prior: &Independent) {
         let masses = axis.cell_masses();
@@ -184,6 +259,7 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
                         within,
                         effects: Mat::new(),
                         tilts: Vec::new(),
+                        observed: None,
                     },
                 )
             }
@@ -192,6 +268,27 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
         all.push(knowledge);
     }
     Ok(Some((Independent { axes }, all, used)))
+}
+
+/// Takes in the values of single columns that a release tells.
+pub(crate) fn observe_values(release: &Release, prior: &mut Independent, known: &mut [Knowledge], counted: Rows) {
+    for block in release.blocks() {
+        let MapSpec::Values(spec) = block.map() else { continue };
+        let scale = 1.0 / (block.grid() as f64 * counted.value);
+        let deviation = (block.noise().standard_deviation(block.sums().len()) * scale).max(1e-9);
+        for (column, sum) in spec.columns.iter().zip(block.sums()) {
+            let at = release.schema().position(&column.name).expect("a release has the columns of its maps");
+            if !known[at].noise || known[at].observed.is_some() {
+                continue;
+            }
+            let mean = *sum as f64 * scale;
+            // An error of the number of rows counts by the mean.
+            let noise = deviation.powi(2) + (mean * counted.deviation / counted.value).powi(2);
+            let [low, high] = [column.low, column.high].map(|end| f64::from(end) / f64::from(STEPS));
+            let function = |unit: f64| ((2.0 * unit - low - high) / (high - low)).clamp(-1.0, 1.0);
+            known[at].observe(&mut prior.axes[at], function, &[low, high], mean, noise);
+        }
+    }
 }
 
 /// The same for a release without any table: `probability` tells what a first reading against the uniform prior makes of
@@ -380,7 +477,8 @@ fn settle(schema: &Schema, cells: Cells, law: Law, deviation: f64) -> (Axis, Kno
     let uneven = unevenness(&law.probabilities, deviation);
     let within = probabilities.iter().map(|p| uneven * p * p).collect();
     let Law { variance, groups, .. } = law;
-    (axis, Knowledge { cells, variance, groups, noise: true, within, effects: Mat::new(), tilts: Vec::new() })
+    let (effects, tilts) = (Mat::new(), Vec::new());
+    (axis, Knowledge { cells, variance, groups, noise: true, within, effects, tilts, observed: None })
 }
 
 /// The numbers from 0 up that have a given sum and are nearest to some with errors of given variances; those without any
@@ -417,7 +515,7 @@ const CLIPPED: f64 = 0.25;
 /// How far a column may be from level within its cells, as a variance relative to that of the cell: judged by how far
 /// neighbouring cells differ (a slope) and how far one stands out from both its neighbours (a spike, whose place within
 /// its cell is unknown), less what noise alone would make of them.
-fn unevenness(probabilities: &[f64], deviation: f64) -> f64 {
+pub(crate) fn unevenness(probabilities: &[f64], deviation: f64) -> f64 {
     let noise = deviation * deviation;
     let (mut slopes, mut spikes) = (0.0, 0.0);
     for w in probabilities.windows(3) {
@@ -480,6 +578,64 @@ fn from_wider_tables(release: &Release) -> Result<Vec<Summed>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A mean that is taken in moves cells and their insides as dense Gaussian algebra does, for functions that differ between
+    /// cells and within them, and leaves as much of their errors.
+    #[test]
+    fn an_observed_mean_is_taken_in_as_by_dense_algebra() {
+        let text = "[[column]]\nname = 'x'\ntype = 'number'\nmin = 0\nmax = 1\n";
+        let schema = Schema::from_toml(text).unwrap();
+        let cells = MapSpec::Hist(HistSpec::with_bins(4)).tables(&schema).unwrap().remove(0).1.remove(0);
+        let variance = vec![4e-4, 1e-4, 2e-4, 3e-4, 1e-9];
+        let law = Law { probabilities: vec![0.25, 0.25, 0.25, 0.25, 0.0], variance, groups: None, trace: 1e-9 };
+        let (mut axis, mut known) = settle(&schema, cells, law, 1e-3);
+        known.within = vec![1e-3, 2e-3, 1e-3, 1e-3, 0.0];
+        let value = |unit: f64| ((unit - 0.1) / 0.35 - 1.0).clamp(-1.0, 1.0);
+        let others: [(&dyn Fn(f64) -> f64, f64); 3] =
+            [(&|x| x, 0.0), (&|x| x * x, 0.0), (&|x| f64::from(x < 0.375), 0.375)];
+        // By brute force on a fine grid: errors of the cells whose sum is fixed, and independent ones at each point within.
+        const POINTS: usize = 4000;
+        let at = |i: usize| (i as f64 + 0.5) / POINTS as f64;
+        let per_cell = POINTS / 4;
+        let cell_means = |f: &dyn Fn(f64) -> f64| -> Vec<f64> {
+            let mean = |cell: usize| (0..per_cell).map(|i| f(at(cell * per_cell + i))).sum::<f64>() / per_cell as f64;
+            (0..4).map(mean).collect()
+        };
+        let covariance = |f: &dyn Fn(f64) -> f64, g: &dyn Fn(f64) -> f64| {
+            let (a, b) = (cell_means(f), cell_means(g));
+            let v = &known.variance;
+            let total: f64 = v.iter().sum();
+            let mean = |a: &[f64]| a.iter().zip(v).map(|(x, v)| x * v).sum::<f64>() / total;
+            let between: f64 =
+                a.iter().zip(&b).zip(v).map(|((x, y), v)| x * y * v).sum::<f64>() - total * mean(&a) * mean(&b);
+            let inside = |i: usize| (f(at(i)) - a[i / per_cell]) * (g(at(i)) - b[i / per_cell]) / per_cell as f64;
+            between + (0..POINTS).map(|i| known.within[i / per_cell] * inside(i)).sum::<f64>()
+        };
+        let (noise, tables) = (
+            1e-4,
+            others.map(|(f, jump)| {
+                let of = |value| if let Value::Unit(unit) = value { f(unit) } else { 0.0 };
+                axis.tabulate(&[jump], of)
+            }),
+        );
+        let before: Vec<f64> = tables.iter().map(|table| axis.mean(table)).collect();
+        let masses = axis.cell_masses();
+        let mean = cell_means(&value).iter().zip(&masses).map(|(x, mass)| x * mass).sum::<f64>() + 0.02;
+        let total = covariance(&value, &value) + noise;
+        let moved = others.map(|(f, _)| covariance(f, &value) * 0.02 / total);
+        let left = others.map(|(f, _)| covariance(f, f) - covariance(f, &value).powi(2) / total);
+        known.observe(&mut axis, value, &[0.1, 0.8], mean, noise);
+        let observed = known.observed.as_ref().unwrap();
+        for (i, table) in tables.iter().enumerate() {
+            let means = axis.cell_means(table);
+            let (shared, rest) = observed.shared(&known, &axis, table, &means);
+            let change = axis.mean(table) + rest - before[i];
+            assert!((change - moved[i]).abs() < 0.05 * moved[i].abs() + 1e-5, "{i}: {change}, not {}", moved[i]);
+            let own = dot(&means, &known.covariance(&means)) + dot(&known.within, &axis.cell_covariances(table, table));
+            let found = own - known.explained(shared, shared);
+            assert!((found - left[i]).abs() < 0.05 * left[i], "{i}: {found}, not {}", left[i]);
+        }
+    }
 
     /// The projection is optimal: every other point of the simplex is at least as far.
     #[test]

@@ -35,7 +35,7 @@ mod shrink;
 mod tree;
 mod triangle;
 
-pub(crate) use columns::simplex;
+pub(crate) use columns::{simplex, unevenness};
 pub(crate) use points::Points;
 
 use std::borrow::Cow;
@@ -228,13 +228,18 @@ impl Fit {
             Prior::Learned => columns::learn(release, rows)?,
             _ => None,
         };
-        let usual = options.lambda == Lambda::Evidence && options.centred && !options.sampled;
-        let interactions = match &learned {
-            Some((prior, known, _)) if usual && only_merged(release) => {
+        let usual = options.lambda == Lambda::Evidence && options.centred && !options.sampled && only_merged(release);
+        let interactions = match &mut learned {
+            Some((prior, known, _)) if usual => {
+                columns::observe_values(release, prior, known, counted);
                 Interactions::new(release, prior, known, counted)?
             }
             _ => None,
         };
+        if usual && learned.is_some() && interactions.is_none() {
+            // Values are read as features then, and are not to be taken in twice.
+            learned = columns::learn(release, rows)?;
+        }
         let all_closed = interactions.is_some() || release.blocks().iter().all(|block| is_closed(block.map()));
         let exact = all_closed && !options.sampled && !matches!(options.prior, Prior::Sample(_));
         if let (None, Prior::Learned, true) = (&learned, &options.prior, exact && options.centred) {
@@ -513,12 +518,17 @@ impl Fit {
             }
         }
         if anova {
-            for (column, effect, cells) in &mut functional.effects {
-                *cells = self.prior.axes[*column].cell_means(effect);
+            for Effect { column, table, cells, shared } in &mut functional.effects {
+                *cells = self.prior.axes[*column].cell_means(table);
                 let known = &self.knowledge[*column];
                 let axis = &self.prior.axes[*column];
-                known.add_tilts(|cell, tilt| tilt.share(axis, cell, effect), &mut k);
+                known.add_tilts(|cell, tilt| tilt.share(axis, cell, table), &mut k);
                 known.add_effects(cells, &mut k);
+                if let Some(observed) = &known.observed {
+                    let rest;
+                    (*shared, rest) = observed.shared(known, axis, table, cells);
+                    functional.interaction += rest;
+                }
             }
         }
         functional.mean = if self.options.centred { functional.prior_mean } else { 0.0 };
@@ -553,11 +563,12 @@ impl Fit {
         if self.interactions.is_some() {
             known = spread.all;
         }
-        for (column, effect, cells) in &f.effects {
-            if let Some((_, other, other_cells)) = g.effects.iter().find(|(other, ..)| other == column) {
-                let knowledge = &self.knowledge[*column];
-                known += dot(cells, &knowledge.covariance(other_cells));
-                known += dot(&knowledge.within, &self.prior.axes[*column].cell_covariances(effect, other));
+        for effect in &f.effects {
+            if let Some(other) = g.effects.iter().find(|other| other.column == effect.column) {
+                let (knowledge, axis) = (&self.knowledge[effect.column], &self.prior.axes[effect.column]);
+                known += dot(&effect.cells, &knowledge.covariance(&other.cells));
+                known += dot(&knowledge.within, &axis.cell_covariances(&effect.table, &other.table));
+                known -= knowledge.explained(effect.shared, other.shared);
             }
         }
         (known, ignorance, spread.privacy)
@@ -618,14 +629,15 @@ impl Fit {
                     }
                 }
                 known.add_tilts(|cell, _| shares[cell], &mut tilted);
-                functional.effects.push((column, Vec::new(), means));
+                let shared = known.observed.as_ref().map_or(0.0, |observed| observed.shared_by_cells(&means));
+                functional.effects.push(Effect { column, table: Vec::new(), cells: means, shared });
             }
             let rest_mean = rest.iter().sum::<f64>() / points.count() as f64;
             let moments = points.moments(&rest);
             let k = moments.iter().zip(points.mean()).map(|(moment, feature)| tau * (moment - rest_mean * feature));
             let mut k = self.in_own_order(&k.collect::<Vec<_>>());
-            for (column, _, cells) in &functional.effects {
-                self.knowledge[*column].add_effects(cells, &mut k);
+            for effect in &functional.effects {
+                self.knowledge[effect.column].add_effects(&effect.cells, &mut k);
             }
             k.iter_mut().zip(tilted).for_each(|(k, x)| *k += x);
             functional.k = k;
@@ -689,11 +701,13 @@ impl Fit {
             None => (f.tau * g.tau).sqrt() * (rest + uncentred),
         };
         let mut ignorance = UNKNOWN_TAU * rest;
-        for ((column, _, cells), (_, _, other)) in f.effects.iter().zip(&g.effects) {
-            let knowledge = &self.knowledge[*column];
-            known += dot(cells, &knowledge.covariance(other));
-            let masses = self.prior.axes[*column].cell_masses();
-            ignorance += cells.iter().zip(other).zip(&masses).map(|((x, y), mass)| x * y * mass).sum::<f64>();
+        for (effect, other) in f.effects.iter().zip(&g.effects) {
+            let knowledge = &self.knowledge[effect.column];
+            known += dot(&effect.cells, &knowledge.covariance(&other.cells));
+            known -= knowledge.explained(effect.shared, other.shared);
+            let masses = self.prior.axes[effect.column].cell_masses();
+            let products = effect.cells.iter().zip(&other.cells).zip(&masses).map(|((x, y), mass)| x * y * mass);
+            ignorance += products.sum::<f64>();
         }
         (known, ignorance, spread.map_or(0.0, |spread| spread.privacy))
     }
@@ -715,13 +729,17 @@ impl Fit {
                     .iter()
                     .enumerate()
                     .map(|(column, known)| {
-                        let effect = functional.effects.iter().find(|(other, ..)| *other == column);
+                        let effect = functional.effects.iter().find(|effect| effect.column == column);
                         let mut cells = match effect {
-                            Some((_, _, effect)) => effect.clone(),
+                            Some(effect) => effect.cells.clone(),
                             // Nothing is left of what was nothing.
                             None if a.is_empty() => return Vec::new(),
                             None => vec![0.0; known.cells.len()],
                         };
+                        if let (Some(effect), Some(observed)) = (effect, &known.observed) {
+                            let gain = effect.shared / observed.total;
+                            cells.iter_mut().zip(&observed.cells).for_each(|(x, y)| *x -= gain * y);
+                        }
                         if known.noise {
                             for (i, a) in a.iter().enumerate() {
                                 for (cell, x) in cells.iter_mut().enumerate() {
@@ -757,6 +775,10 @@ impl Fit {
                     let (one, other) = (&left[i][column], &left[j][column]);
                     if !one.is_empty() && !other.is_empty() {
                         privacy += dot(one, &known.covariance(other));
+                    }
+                    if let Some(observed) = &known.observed {
+                        let gain = |functional: &Functional| functional.shared(column) / observed.total;
+                        privacy += gain(f) * gain(g) * observed.noise;
                     }
                 }
                 let set = |matrix: &mut Mat<f64>, value: f64| {
@@ -1056,12 +1078,12 @@ struct Functional {
     tau: f64,
     k: Vec<f64>,
     terms: Vec<Term>,
-    /// What interactions add to the answer, and what they see of each term; for sampled questions their projections.
+    /// What interactions and values add to the answer, and what interactions see of each term; for sampled questions their
+    /// projections.
     interaction: f64,
     shares: Vec<Vec<Share>>,
     projections: Vec<Vec<f64>>,
-    /// Per column: the main effect as a table (closed form), and its means over the column's cells.
-    effects: Vec<(usize, Vec<f64>, Vec<f64>)>,
+    effects: Vec<Effect>,
     /// At the points: the values, and what main effects leave of them.
     values: Vec<f64>,
     rest: Vec<f64>,
@@ -1069,11 +1091,26 @@ struct Functional {
 
 impl Functional {
     fn add_effect(&mut self, column: usize, effect: Vec<f64>) {
-        match self.effects.iter_mut().find(|(other, ..)| *other == column) {
-            Some((_, sum, _)) => sum.iter_mut().zip(effect).for_each(|(sum, x)| *sum += x),
-            None => self.effects.push((column, effect, Vec::new())),
+        match self.effects.iter_mut().find(|other| other.column == column) {
+            Some(other) => other.table.iter_mut().zip(effect).for_each(|(sum, x)| *sum += x),
+            None => self.effects.push(Effect { column, table: effect, cells: Vec::new(), shared: 0.0 }),
         }
     }
+
+    /// What the effect of a column shares with the observed mean of it.
+    fn shared(&self, column: usize) -> f64 {
+        self.effects.iter().find(|effect| effect.column == column).map_or(0.0, |effect| effect.shared)
+    }
+}
+
+/// The main effect of a column on a question.
+struct Effect {
+    column: usize,
+    /// Of the place in the column (closed form), and its means over the column's cells.
+    table: Vec<f64>,
+    cells: Vec<f64>,
+    /// The covariance of its error with the observed mean of the column, if there is one.
+    shared: f64,
 }
 
 /// Estimated means with the covariances of their errors.
@@ -1267,13 +1304,11 @@ fn clip(weights: Vec<f64>) -> Vec<f64> {
     weights.into_iter().map(|weight| (weight + shift).max(0.0)).collect()
 }
 
-/// Whether a release consists of histograms, tables over their merged cells, and products of signs.
+/// Whether a release consists of histograms, tables over their merged cells, products of signs, and values.
 fn only_merged(release: &Release) -> bool {
-    release
-        .blocks()
-        .iter()
-        .all(|block| matches!(block.map(), MapSpec::Hist(_) | MapSpec::Merged(_) | MapSpec::Signs(_)))
-        && release.blocks().iter().any(|block| matches!(block.map(), MapSpec::Merged(_)))
+    release.blocks().iter().all(|block| {
+        matches!(block.map(), MapSpec::Hist(_) | MapSpec::Merged(_) | MapSpec::Signs(_) | MapSpec::Values(_))
+    }) && release.blocks().iter().any(|block| matches!(block.map(), MapSpec::Merged(_)))
 }
 
 /// For each column the cells of the first table that has it.

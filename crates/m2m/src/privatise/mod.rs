@@ -389,9 +389,10 @@ impl<'a> Calibration<'a> {
         self.mechanism(Body::OneHot { groups: count as u64 }, &[], self.besides_count() * share.to_f64())
     }
 
-    /// The noise of a block of so many products of signs.
-    pub fn signs(&self, count: usize, share: Decimal) -> Result<Mechanism, Error> {
-        self.mechanism(Body::Cube { coordinates: count as u64 }, &vec![1; count], self.besides_count() * share.to_f64())
+    /// The noise of a block of so many features of at most this size.
+    pub fn cube(&self, count: usize, radius: u64, share: Decimal) -> Result<Mechanism, Error> {
+        let body = Body::Cube { coordinates: count as u64, radius };
+        self.mechanism(body, &vec![1; count], self.besides_count() * share.to_f64())
     }
 
     fn besides_count(&self) -> f64 {
@@ -428,6 +429,7 @@ impl<'a> Calibration<'a> {
                 (mechanism, 2 * pairs as usize)
             }
             Body::OneHot { .. } | Body::Cube { .. } => {
+                let reach = reach * if let Body::Cube { radius, .. } = body { radius as f64 } else { 1.0 };
                 let deviation = one_hot_noise(groups, reach * FINE as f64, epsilon);
                 (deviation.map(|deviation| Mechanism::OneHotKnorm { deviation }), groups.len())
             }

@@ -20,7 +20,7 @@ pub struct Sensitivity {
 /// - Discs of radius r: each pair of coordinates moves by a vector of length at most R, R = r or 2r, hence by at
 ///   most ⌊√(2R²)⌋ in L1 (an integer below √2·R) and R² in L2².
 /// - One-hot groups: 1 in one coordinate per group, or +1 and -1 in two.
-/// - Coordinates within 1 of zero: each by 1, or by 2.
+/// - Coordinates within r of zero: each by r, or by 2r.
 /// - Otherwise the declared bounds, or twice them.
 ///
 /// A sum of k such vectors has at most k times the norm. Checked by `tests/privacy.rs`.
@@ -36,7 +36,10 @@ pub fn sensitivity(body: Body, neighbours: Neighbours, rows: u32) -> Option<Sens
             (pairs.checked_mul(square.checked_mul(2)?.isqrt())?, pairs.checked_mul(square)?)
         }
         Body::OneHot { groups } => (factor * u128::from(groups), factor * u128::from(groups)),
-        Body::Cube { coordinates } => (factor * u128::from(coordinates), factor * factor * u128::from(coordinates)),
+        Body::Cube { coordinates, radius } => {
+            let (reach, coordinates) = (factor * u128::from(radius), u128::from(coordinates));
+            (coordinates.checked_mul(reach)?, coordinates.checked_mul(reach.checked_mul(reach)?)?)
+        }
         Body::Bounded { l1, l2_squared } => (factor * u128::from(l1), factor * factor * u128::from(l2_squared)),
     };
     let rows = u128::from(rows);
@@ -58,10 +61,14 @@ mod tests {
         assert_eq!(at(race, AddRemove, 1), (80, 80));
         assert_eq!(at(race, Replace, 1), (160, 160));
         assert_eq!(at(race, AddRemove, 3), (240, 720));
-        let signs = Body::Cube { coordinates: 45 };
+        let signs = Body::Cube { coordinates: 45, radius: 1 };
         assert_eq!(at(signs, AddRemove, 1), (45, 45));
         assert_eq!(at(signs, Replace, 1), (90, 180));
         assert_eq!(at(signs, Replace, 2), (180, 720));
+        let values = Body::Cube { coordinates: 3, radius: 100 };
+        assert_eq!(at(values, AddRemove, 1), (300, 30_000));
+        assert_eq!(at(values, Replace, 2), (1200, 480_000));
+        assert!(sensitivity(Body::Cube { coordinates: 2, radius: u64::MAX }, Replace, 1).is_none());
         // √2 · 1000 = 1414.2…
         let rff = Body::Discs { pairs: 100, radius: 1000 };
         assert_eq!(at(rff, AddRemove, 1), (141_400, 100_000_000));

@@ -225,6 +225,7 @@ pub fn every_map(schema: &Schema, seed: u64) -> Design {
     maps.push(("tables", ways(3)));
     maps.push(("tables", pair));
     maps.extend(signs(schema, &names, seed).map(|signs| ("signs", signs)));
+    maps.extend(values(schema, &names, seed).map(|values| ("values", values)));
     let rest = 100 - (maps.len() - 1);
     let mut text = String::new();
     for (at, (kind, parameters)) in maps.iter().enumerate() {
@@ -245,6 +246,19 @@ fn signs(schema: &Schema, names: &[String], seed: u64) -> Option<String> {
     let columns: Vec<String> = names.iter().zip(&histograms).map(column).collect();
     let pairs: Vec<[usize; 2]> = (0..names.len()).flat_map(|i| (i + 1..names.len()).map(move |j| [i, j])).collect();
     (!pairs.is_empty()).then(|| format!("columns = [{}]\npairs = {pairs:?}", columns.join(", ")))
+}
+
+/// Values of all numeric columns, each between two places at random; nothing if there is none.
+fn values(schema: &Schema, names: &[String], seed: u64) -> Option<String> {
+    let mut random = Random::new(seed);
+    let is_numeric = |name: &&String| schema.columns()[schema.position(name).unwrap()].kind.range().is_some();
+    let column = |name: &String| {
+        let low = random.below(65_536);
+        let high = low + 1 + random.below(65_536 - low);
+        format!("{{ name = {name:?}, low = {low}, high = {high} }}")
+    };
+    let columns: Vec<String> = names.iter().filter(is_numeric).map(column).collect();
+    (!columns.is_empty()).then(|| format!("columns = [{}]", columns.join(", ")))
 }
 
 /// Secret sums, read from their file by its documented layout alone.

@@ -576,8 +576,32 @@ def signs(spec, columns):
     return len(spec["pairs"]), features
 
 
+# The ends of the intervals of values are in such steps, and values are from minus the grid to the grid.
+STEPS, GRID = 65536.0, 4096
+
+
+def value_columns(spec, columns):
+    """For each column of values its place, the low end of its interval, and what a step adds."""
+    names = [column.name for column in columns]
+    slope = lambda column: 2.0 * GRID / (float(column["high"]) - float(column["low"]))
+    return [(names.index(column["name"]), float(column["low"]), slope(column)) for column in spec["columns"]]
+
+
+def values(spec, columns):
+    valued = value_columns(spec, columns)
+
+    def features(row):
+        for j, (place, low, slope) in enumerate(valued):
+            if row[place] is not None:
+                yield j, max(-GRID, min(GRID, math.floor((row[place] * STEPS - low) * slope - GRID + 0.5)))
+
+    return len(valued), features
+
+
 def build(spec, columns):
     """The number of features of a map and the function from a record to them."""
+    if spec["kind"] == "values":
+        return values(spec, columns)
     if spec["kind"] == "signs":
         return signs(spec, columns)
     if spec["kind"] in ("hist", "tables", "merged"):

@@ -229,7 +229,21 @@ def rff(spec, columns, places):
     return spec["m"], add
 
 
+def values(spec, columns):
+    valued = naive.value_columns(spec, columns)
+
+    def add(chunk, sums):
+        for j, (place, low, slope) in enumerate(valued):
+            known = chunk[place][~numpy.isnan(chunk[place])]
+            found = numpy.floor((known * naive.STEPS - low) * slope - naive.GRID + 0.5)
+            sums[j] += int(numpy.clip(found, -naive.GRID, naive.GRID).sum())
+
+    return len(valued), add
+
+
 def build(spec, columns):
+    if spec["kind"] == "values":
+        return values(spec, columns)
     if spec["kind"] == "signs":
         return signs(spec, columns)
     if spec["kind"] in ("hist", "tables", "merged"):
