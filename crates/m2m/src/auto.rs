@@ -12,7 +12,7 @@
 //! # The rule
 //! Everything follows from public things: the schema, the budget, and the number of rows, which is the released one or
 //! one that the curator states. With σ the standard deviation of the noise on a sum, divided by the number of rows:
-//! - **Shares.** Of what the count leaves, 46% goes to round one, the rest to round two; 40% if the noise is large, as there
+//! - **Shares.** Of what the count leaves, 43% goes to round one, the rest to round two; 40% if the noise is large, as there
 //!   are more pairs than columns to be told from it, and 55% if it is small (`SHARES`).
 //! - **Bins** of a histogram: 5.3 σ^(-1/3), or 4.2 where noise is not Gaussian and has outliers, from 8 to 256. A distribution
 //!   function adds up noise over B bins (variance Bσ²); a density that leans within a bin is wrong by something like B⁻².
@@ -73,7 +73,7 @@ pub struct Weight {
 
 /// The part of the budget for sums that goes to the marginals, and that for all tables of three columns where there are any;
 /// from which standard deviation on of the noise that the first leaves on the share of rows in a cell.
-const SHARES: [(f64, &str, &str); 3] = [(0.0025, "0.4", "0.2"), (4e-4, "0.46", "0.2"), (0.0, "0.55", "0.15")];
+const SHARES: [(f64, &str, &str); 3] = [(0.0025, "0.4", "0.2"), (4.7e-4, "0.43", "0.2"), (0.0, "0.55", "0.15")];
 /// The part of it that goes to products of signs, where two columns have them.
 const SIGNS: &str = "0.04";
 /// The part of it that goes to the values of single columns, where they tell more than histograms: under Gaussian noise, and

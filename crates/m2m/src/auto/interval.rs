@@ -2,7 +2,7 @@
 
 use crate::feature::STEPS;
 
-/// Parts of the rows that may lie beyond either end.
+/// Parts of the rows with a number that may lie beyond either end.
 const TAILS: [f64; 6] = [0.0, 0.001, 0.003, 0.01, 0.03, 0.1];
 /// What noise leaves of its variance in a cell that looks empty.
 const EMPTY: f64 = 0.1;
@@ -40,7 +40,8 @@ pub(super) fn interval(cells: &[Cell], deviation: f64, uneven: f64, noise: f64) 
     let places = tabulate(&|x| x);
     let before = covariance(&places, &places);
     let mut best = (WORTHWHILE * before, None);
-    let ends = |tail: f64| Some((end(cells.iter(), tail)?.low, end(cells.iter().rev(), tail)?.high));
+    let known: f64 = cells.iter().map(|cell| cell.mass).sum();
+    let ends = |tail: f64| Some((end(cells.iter(), tail * known)?.low, end(cells.iter().rev(), tail * known)?.high));
     for (below, above) in TAILS.iter().flat_map(|below| TAILS.iter().map(move |above| (*below, *above))) {
         let ((low, _), (_, high)) = (ends(below)?, ends(above)?);
         let (low, high) = ((low * f64::from(STEPS)).floor() as u32, (high * f64::from(STEPS)).ceil() as u32);
@@ -113,5 +114,14 @@ mod tests {
         assert!(interval(&two, 1e-3, 0.01, 1e-2).is_none());
         assert!(interval(&cells(32, |_| 1.0), 1e-4, 0.01, 1e-2).is_none());
         assert!(interval(&[], 1e-4, 0.01, 1e-4).is_none());
+    }
+
+    /// Numbers that few rows have are told as well as others.
+    #[test]
+    fn missing_numbers_are_no_tails() {
+        let few: Vec<Cell> =
+            cells(32, |_| 1.0).into_iter().map(|cell| Cell { mass: 0.02 * cell.mass, ..cell }).collect();
+        assert_eq!(interval(&few, 1e-5, 0.01, 1e-5), interval(&cells(32, |_| 1.0), 1e-5, 0.01, 1e-5));
+        assert!(interval(&few, 1e-5, 0.01, 1e-5).is_some());
     }
 }

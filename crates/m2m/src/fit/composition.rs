@@ -99,7 +99,8 @@ impl Composition {
             (&[a, b], [f, g]) => self.pairs.get(&[a, b]).map_or(0.0, |pair| double(&pair.correction, f, g)),
             (&[a, b, c], [f, g, h]) => self.triple([a, b, c]).map_or(0.0, |ratios| {
                 let rest = g.len() * h.len();
-                ratios.chunks_exact(rest).zip(*f).map(|(ratios, x)| x * double(ratios, g, h)).sum()
+                let present = ratios.chunks_exact(rest).zip(*f).filter(|(_, x)| **x != 0.0);
+                present.map(|(ratios, x)| x * double(ratios, g, h)).sum()
             }),
             _ => 0.0,
         }
@@ -231,7 +232,8 @@ fn strongest(pairs: &HashMap<[usize; 2], Pair>, columns: usize) -> Vec<[usize; 3
 /// Σ ratio · f · g over two groups.
 fn double(ratios: &[f64], f: &[f64], g: &[f64]) -> f64 {
     let row = |(ratios, x): (&[f64], &f64)| x * ratios.iter().zip(g).map(|(ratio, y)| ratio * y).sum::<f64>();
-    ratios.chunks_exact(g.len()).zip(f).map(row).sum()
+    // A level is in one group, and all others are nothing.
+    ratios.chunks_exact(g.len()).zip(f).filter(|(_, x)| **x != 0.0).map(row).sum()
 }
 
 impl Pair {

@@ -87,8 +87,9 @@ impl Mechanism {
     pub fn standard_deviation(&self, coordinates: usize) -> f64 {
         match self {
             Self::DiscreteLaplace { scale } => {
-                let ratio = (-1.0 / to_f64(*scale)).exp();
-                (2.0 * ratio).sqrt() / (1.0 - ratio)
+                // 1 - e^(-1/t) would lose its digits where t is large.
+                let exponent = -1.0 / to_f64(*scale);
+                (2.0 * exponent.exp()).sqrt() / -exponent.exp_m1()
             }
             Self::DiscreteGaussian { sigma } => to_f64(*sigma),
             Self::DiscKnorm { scale, .. } => {

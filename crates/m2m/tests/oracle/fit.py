@@ -3,7 +3,7 @@
     fit.py DIRECTORY
 
 Takes every fit-NAME.json with fit-NAME.release.json beside it, as the example `oracle_fit` writes them: the points, their
-features as integers, and what the library answered. Functions are evaluated here, noise and counts are read from the
+features as integers, and what the library answered. Functions are evaluated here, noise and sums are read from the
 release, and values, every part of their errors, and the weights of the points must agree to one part in 10⁸. Prints a line
 per file and exits 0 when all agree, 1 otherwise.
 """
@@ -11,10 +11,13 @@ per file and exits 0 when all agree, 1 otherwise.
 import csv
 import io
 import json
+import math
 import pathlib
 import sys
 
 import numpy as np
+
+import naive
 
 TOLERANCE = 1e-8
 
@@ -40,18 +43,36 @@ def functions(text):
     return np.stack([np.ones(len(a)), a, a * a, b > 20, red & (a <= 0.5), a * b], axis=1).astype(float)
 
 
+def rows(release):
+    """The number of rows and the deviation of its error: the count and the cells of each table or hash tell it, each with noise."""
+    columns = [naive.Column(raw) for raw in release["schema"]["column"]]
+    told = [(release["count"]["value"], deviation(release["count"]["noise"]) ** 2)]
+    for block in release["blocks"]:
+        spec, sums = block["map"], block["sums"]
+        if block["body"]["shape"] != "one-hot":
+            continue
+        if spec["kind"] == "race":
+            sizes = [spec["w"]] * spec["r"]
+        else:
+            sizes = [math.prod(cells.count for _, cells in group) for group in naive.table_groups(spec, columns)]
+        assert sum(sizes) == len(sums)
+        for size, end in zip(sizes, np.cumsum(sizes)):
+            told.append((sum(sums[end - size : end]), size * deviation(block["noise"], len(sums)) ** 2))
+    value, variance = np.array(told, float).T
+    return max(value @ (1 / variance) / (1 / variance).sum(), 1.0), (1 / variance).sum() ** -0.5
+
+
 class Ridge:
     """Posterior of totals when the density ratio at the points has variance tau in every direction."""
 
     def __init__(self, release, integers, tau, centred):
-        n = max(release["count"]["value"], 1)
+        n, self.count_deviation = rows(release)
         blocks = release["blocks"]
         grid = np.concatenate([np.full(len(block["sums"]), float(block["grid"])) for block in blocks])
         noise = [np.full(len(block["sums"]), deviation(block["noise"], len(block["sums"]))) for block in blocks]
         self.sigma = np.concatenate(noise) / grid / n
         self.z = np.concatenate([block["sums"] for block in blocks]) / grid / n
         self.n, self.tau, self.centred = n, tau, centred
-        self.count_deviation = deviation(release["count"]["noise"])
         self.p = integers / grid
         self.mu = self.p.mean(0) if centred else np.zeros(self.p.shape[1])
         self.q = self.p - self.mu
@@ -95,7 +116,7 @@ def disagreements(path):
 
     for fit in case["fits"]:
         rule = fit["rule"], fit["multiplier"], fit["centred"]
-        tau = 1 / fit["multiplier"] / (max(release["count"]["value"], 1) if fit["rule"] == "paper" else 1)
+        tau = 1 / fit["multiplier"] / (rows(release)[0] if fit["rule"] == "paper" else 1)
         ridge = Ridge(release, integers, tau, fit["centred"])
         values, parts = ridge.totals(f)
         size = ridge.n * np.abs(f).max(0)
