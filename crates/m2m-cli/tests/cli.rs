@@ -441,7 +441,7 @@ fn demo_answers_near_the_truth() {
       smoker: boolean, may be missing
       registered: date from 2010-01-01 to 2019-12-31
     Contents:
-      hist: histograms of 48 bins; 349 sums, share 0.43, one-hot K-norm noise of standard deviation 30.2 rows each
+      hist: histograms of 48 bins; 349 sums, share 0.43, one-hot K-norm noise of standard deviation 30.1 rows each
       merged: 12 tables of up to 3 columns, in groups of about equal counts; … sums, share … rows each
       signs: products of the signs of … pairs of columns; … sums, share … rows each
     Hash: sha256:…
