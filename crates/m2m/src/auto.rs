@@ -655,8 +655,7 @@ impl Tables<'_> {
         if numeric.is_empty() {
             return Ok(None);
         }
-        let sum = self.first.sums().len();
-        let deviation = self.first.noise().standard_deviation(sum) / self.scale;
+        let deviation = self.first.noise().standard_deviation(self.first.sums().len()) / self.scale;
         let noise = self.calibration.cube(numeric.len(), GRID as u64, share)?.standard_deviation(numeric.len());
         let noise = noise / (GRID as f64 * self.scale);
         let column = |(histogram, cells): (&Histogram, Vec<interval::Cell>)| {
