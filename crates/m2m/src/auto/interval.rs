@@ -1,6 +1,6 @@
 //! From where to where the value of a column goes.
 
-use crate::feature::STEPS;
+use crate::feature::{STEPS, clipped};
 
 /// Parts of the rows with a number that may lie beyond either end.
 const TAILS: [f64; 6] = [0.0, 0.001, 0.003, 0.01, 0.03, 0.1];
@@ -48,8 +48,7 @@ pub(super) fn interval(cells: &[Cell], deviation: f64, uneven: f64, noise: f64) 
         if low >= high {
             continue;
         }
-        let (from, to) = (f64::from(low) / f64::from(STEPS), f64::from(high) / f64::from(STEPS));
-        let value = tabulate(&|x| ((2.0 * x - from - to) / (to - from)).clamp(-1.0, 1.0));
+        let value = tabulate(&|x| clipped(x, low, high));
         let left = before - covariance(&places, &value).powi(2) / (covariance(&value, &value) + noise * noise);
         if left < best.0 {
             best = (left, Some((low, high)));

@@ -25,7 +25,7 @@ pub use design::{
 };
 
 pub(crate) use frequency::directions;
-pub(crate) use values::{GRID, STEPS};
+pub(crate) use values::{GRID, STEPS, clipped};
 
 use crate::panel::{Layout, Panel, Record, Slot};
 use crate::{Error, Schema};

@@ -15,6 +15,12 @@ pub(crate) const STEPS: u32 = 1 << 16;
 /// Features are from minus this to this.
 pub(crate) const GRID: i64 = 1 << 12;
 
+/// What a feature stands for, from -1 to 1, of a number between an interval's ends or beyond.
+pub(crate) fn clipped(unit: f64, low: u32, high: u32) -> f64 {
+    let [low, high] = [low, high].map(|end| f64::from(end) / f64::from(STEPS));
+    ((2.0 * unit - low - high) / (high - low)).clamp(-1.0, 1.0)
+}
+
 /// Values of numeric columns.
 pub(crate) struct Values {
     columns: Vec<Clipped>,

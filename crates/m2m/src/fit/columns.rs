@@ -2,7 +2,7 @@
 
 use faer::Mat;
 
-use crate::feature::{Cells, HistSpec, MapSpec, STEPS};
+use crate::feature::{Cells, HistSpec, MapSpec, STEPS, clipped};
 use crate::fit::closed::Closed;
 use crate::fit::points::dot;
 use crate::fit::rows::Rows;
@@ -284,9 +284,9 @@ pub(crate) fn observe_values(release: &Release, prior: &mut Independent, known: 
             let mean = *sum as f64 * scale;
             // An error of the number of rows counts by the mean.
             let noise = deviation.powi(2) + (mean * counted.deviation / counted.value).powi(2);
-            let [low, high] = [column.low, column.high].map(|end| f64::from(end) / f64::from(STEPS));
-            let function = |unit: f64| ((2.0 * unit - low - high) / (high - low)).clamp(-1.0, 1.0);
-            known[at].observe(&mut prior.axes[at], function, &[low, high], mean, noise);
+            let ends = [column.low, column.high].map(|end| f64::from(end) / f64::from(STEPS));
+            let function = |unit: f64| clipped(unit, column.low, column.high);
+            known[at].observe(&mut prior.axes[at], function, &ends, mean, noise);
         }
     }
 }
