@@ -204,6 +204,7 @@ def markdown(runs):
         head = ["ε", "δ", "system", *(METRICS[m] for m in metrics), "CPU", "MB", "runs"]
         parts.append(f"## {name}\n\n{table(head, rows)}\n")
     parts.append(f"## How often our 95% intervals hold the truth\n\n{coverage(runs)}\n")
+    parts.append(f"## Processor seconds, all questions asked\n\n{cost(runs)}\n")
     failed = [run for run in runs if "failed" in run]
     if failed:
         lines = [f"- {r['set']}, ε={r['epsilon']:g}, δ={r['delta']:g}, {label(r)}: {r['failed']}" for r in failed]
@@ -221,6 +222,24 @@ def coverage(runs):
         means = [np.mean([c[kind] for c in by[key]]) if kind in by[key][0] else None for kind in kinds]
         rows.append([key[0], *budget(key[1], key[2]), *("" if m is None else f"{m:.3f}" for m in means)])
     return table(["set", "ε", "δ", *kinds], rows)
+
+
+def cost(runs):
+    """Our processor time with every question and the model, over that of the faster of AIM and MST with its rows drawn."""
+    ours, theirs = defaultdict(list), defaultdict(dict)
+    for run in runs:
+        place = run["set"], run["epsilon"], run["delta"]
+        if run["system"] == "m2m":
+            ours[place].append([run[part] for part in ("release_cpu", "fit_cpu", "ask_cpu", "learn_cpu")])
+        elif run["system"] in ("aim", "mst") and "failed" not in run:
+            theirs[place].setdefault(label(run), []).append(run["cpu"])
+    rows = []
+    for place in sorted(ours, key=str):
+        if place in theirs:
+            parts = np.median(ours[place], axis=0)
+            fastest, who = min((float(np.median(times)), name) for name, times in theirs[place].items())
+            rows.append([place[0], *budget(*place[1:]), *map(number, parts), f"{fastest:.1f} ({who})", f"1/{fastest / parts.sum():.0f}"])
+    return table(["set", "ε", "δ", "release", "fit", "questions", "model", "fastest of AIM and MST", "ours over it"], rows)
 
 
 def plots(runs, out):

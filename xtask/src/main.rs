@@ -43,7 +43,8 @@ const USAGE: &str = "usage:
   cargo xtask bench-peers     accuracy and cost beside AIM, MST, PrivBayes and a copula; goes on where it was stopped
       --data DIR    tables: those that bench/accuracy/sets.py knows, or any CSV with its schema.toml [../shared/data]
       --out DIR     report.md, results.json and plots [target/peers, target/peers-quick]
-      --quick       one budget, two tables and the fast peers, in a few minutes";
+      --quick       one budget, two tables and the fast peers, in a few minutes
+      --again       our side once more, after a change; what is there of the peers stays";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -340,11 +341,15 @@ fn bench_explore(data: &Path) -> Outcome {
 }
 
 fn bench_peers(mut options: &[&str]) -> Outcome {
-    let (mut data, mut out, mut quick) = (root().join("../shared/data"), None, false);
+    let (mut data, mut out, mut quick, mut again) = (root().join("../shared/data"), None, false, false);
     while let [option, rest @ ..] = options {
         options = match (*option, rest) {
             ("--quick", rest) => {
                 quick = true;
+                rest
+            }
+            ("--again", rest) => {
+                again = true;
                 rest
             }
             ("--data", [directory, rest @ ..]) => {
@@ -370,7 +375,8 @@ fn bench_peers(mut options: &[&str]) -> Outcome {
         .arg(data)
         .arg("--out")
         .arg(out)
-        .args(quick.then_some("--quick")))
+        .args(quick.then_some("--quick"))
+        .args(again.then_some("--again")))
 }
 
 /// The Python of a virtual environment under `target`, made and filled on first use.
