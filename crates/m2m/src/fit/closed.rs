@@ -9,6 +9,8 @@
 //! For products both are products again: the column's covariance for the columns that take part, the product of means
 //! for the others. What remains are interactions of three and more columns.
 
+use std::sync::Arc;
+
 use faer::{Mat, MatRef};
 
 use crate::feature::{Cells, MapSpec, RffSpec, directions, inputs};
@@ -942,7 +944,7 @@ impl Table {
                             table[*place as usize] = *value;
                         }
                         let mut factors = term.factors.clone();
-                        factors.push((column.column, table));
+                        factors.push((column.column, Arc::new(table.into())));
                         Term { coefficient: 1.0, factors }
                     })
                 })

@@ -31,7 +31,7 @@ use crate::fit::completion;
 use crate::fit::composition::{self, Composition};
 use crate::fit::points::dot;
 use crate::fit::rows::Rows;
-use crate::fit::separate::Term;
+use crate::fit::separate::{Tabulated, Term};
 use crate::panel::Value;
 use crate::prior::{Axis, Independent, Place};
 use crate::release::Release;
@@ -194,50 +194,53 @@ impl Interactions {
     }
 
     /// What the interactions see of a term's factors.
-    pub fn shares(&self, term: &Term, prior: &Independent) -> Vec<Share> {
-        term.factors
-            .iter()
-            .map(|(column, table)| {
-                let axis = &prior.axes[*column];
-                let parts = self.columns.each_ref().map(|columns| match &columns[*column] {
-                    Some(scores) => {
-                        let basis: Vec<f64> = scores.basis.functions.iter().map(|e| axis.inner(table, e)).collect();
-                        let scores = scores.rotate(&basis);
-                        (basis, scores)
-                    }
-                    None => (Vec::new(), Vec::new()),
-                });
-                let groups = self.composed.groups(*column).map_or_else(Vec::new, |groups| groups.of(axis, table));
-                Share { column: *column, mean: axis.mean(table), groups, parts }
-            })
-            .collect()
+    pub fn shares<'a>(&self, term: &'a Term, prior: &Independent) -> Vec<&'a Share> {
+        let share = |(column, table): &'a (usize, Arc<Tabulated>)| {
+            table.share.get_or_init(|| self.share(*column, table, &prior.axes[*column]))
+        };
+        term.factors.iter().map(share).collect()
+    }
+
+    fn share(&self, column: usize, table: &[f64], axis: &Axis) -> Share {
+        let parts = self.columns.each_ref().map(|columns| match &columns[column] {
+            Some(scores) => {
+                let basis: Vec<f64> = scores.basis.functions.iter().map(|e| axis.inner(table, e)).collect();
+                let scores = scores.rotate(&basis);
+                (basis, scores)
+            }
+            None => (Vec::new(), Vec::new()),
+        });
+        let groups = self.composed.groups(column).map_or_else(Vec::new, |groups| groups.of(axis, table));
+        Share { column, mean: axis.mean(table), groups, parts }
     }
 
     /// What interactions add to the mean of a term.
     pub fn value<S: Borrow<Share>>(&self, coefficient: f64, shares: &[S]) -> f64 {
         let mut sum = 0.0;
         for_subsets(shares.len(), |subset| {
-            let share = |at: &usize| -> &Share { shares[*at].borrow() };
-            let columns: Vec<usize> = subset.iter().map(|at| share(at).column).collect();
-            if let Some(at) = self.at.get(&columns) {
-                let factors: Vec<&[f64]> = subset.iter().map(|at| &share(at).parts[subset.len() - 2].1[..]).collect();
-                sum += others(shares, subset) * self.contract(&factors, &self.sets[*at], |set, at| set.mean[at]);
+            let share = |at: usize| -> &Share { shares[at].borrow() };
+            let columns = &each(subset, |at| share(at).column)[..subset.len()];
+            let rest = others(shares, subset);
+            if let Some(at) = self.at.get(columns) {
+                let (set, factors) = (&self.sets[*at], each(subset, |at| &share(at).parts[subset.len() - 2].1[..]));
+                let [value] = self.contract(&factors[..subset.len()], set, |at| [set.mean[at]]);
+                sum += rest * value;
             }
-            let means: Vec<&[f64]> = subset.iter().map(|at| &share(at).groups[..]).collect();
-            sum += others(shares, subset) * self.composed.value(&columns, &means);
+            let means = each(subset, |at| &share(at).groups[..]);
+            sum += rest * self.composed.value(columns, &means[..subset.len()]);
         });
         coefficient * sum
     }
 
     /// The covariance of the interactions of two terms.
-    pub fn spread(&self, a: (&Term, &[Share]), b: (&Term, &[Share]), prior: &Independent, sum: &mut Spread) {
-        let scale = a.0.coefficient * b.0.coefficient;
+    pub fn spread(&self, a: &Term, b: &Term, prior: &Independent, sum: &mut Spread) {
+        let (one, two) = (self.shares(a, prior), self.shares(b, prior));
         // The columns that both have, with the covariance of what lies in the seen scores, and of all.
-        let mut both: Vec<Both> = Vec::new();
-        for (i, share) in a.1.iter().enumerate() {
-            let Some(j) = b.1.iter().position(|other| other.column == share.column) else { continue };
-            let other = &b.1[j];
-            let inner = prior.axes[share.column].inner(&a.0.factors[i].1, &b.0.factors[j].1) - share.mean * other.mean;
+        let mut both: Vec<Both> = Vec::with_capacity(one.len());
+        for (i, share) in one.iter().enumerate() {
+            let Some(j) = two.iter().position(|other| other.column == share.column) else { continue };
+            let other = two[j];
+            let inner = prior.axes[share.column].inner(&a.factors[i].1, &b.factors[j].1) - share.mean * other.mean;
             let parts = std::array::from_fn(|size| match &self.columns[size][share.column] {
                 Some(scores) => {
                     let ((basis, mine), (other_basis, others)) = (&share.parts[size], &other.parts[size]);
@@ -251,32 +254,36 @@ impl Interactions {
             both.push(Both { first: i, second: j, parts });
         }
         for_subsets(both.len(), |subset| {
-            let columns: Vec<usize> = subset.iter().map(|at| a.1[both[*at].first].column).collect();
-            let first: Vec<usize> = subset.iter().map(|at| both[*at].first).collect();
-            let second: Vec<usize> = subset.iter().map(|at| both[*at].second).collect();
-            let rest = scale * others(a.1, &first) * others(b.1, &second);
-            let size = subset.len() - 2;
+            let count = subset.len();
+            let columns = &each(subset, |at| one[both[at].first].column)[..count];
+            let (first, second) = (each(subset, |at| both[at].first), each(subset, |at| both[at].second));
+            let (first, second) = (&first[..count], &second[..count]);
+            let rest = a.coefficient * b.coefficient * others(&one, first) * others(&two, second);
+            let size = count - 2;
             if rest == 0.0 {
                 return;
             }
             let kernel: f64 = subset.iter().map(|at| both[*at].parts[size].1).product();
-            match self.at.get(&columns) {
-                Some(at) => {
-                    let set = &self.sets[*at];
-                    let factors: Vec<&[f64]> = subset.iter().map(|at| &both[*at].parts[size].0[..]).collect();
-                    sum.all += rest * set.scale * kernel;
-                    sum.all += rest * self.contract(&factors, set, |set, at| set.variance[at] - set.scale);
-                    sum.privacy += rest * self.contract(&factors, set, |set, at| set.gain[at].powi(2) * set.noise);
-                    if let Some(narrowed) = &set.narrowed {
-                        let along = |shares: &[Share], places: &[usize]| {
-                            let factors: Vec<&[f64]> = places.iter().map(|at| &shares[*at].parts[size].1[..]).collect();
-                            [&narrowed.less, &narrowed.gain, &narrowed.felt]
-                                .map(|vector| self.contract(&factors, set, |_, at| vector[at]))
-                        };
-                        narrowed.spread(along(a.1, &first), along(b.1, &second), rest, set.noise, sum);
-                    }
-                }
-                None => sum.all += rest * self.unseen(&columns) * kernel,
+            let Some(at) = self.at.get(columns) else {
+                sum.all += rest * self.unseen(columns) * kernel;
+                return;
+            };
+            let set = &self.sets[*at];
+            let factors = each(subset, |at| &both[at].parts[size].0[..]);
+            let [all, privacy] = self.contract(&factors[..count], set, |at| {
+                [set.variance[at] - set.scale, set.gain[at].powi(2) * set.noise]
+            });
+            sum.all += rest * (set.scale * kernel + all);
+            sum.privacy += rest * privacy;
+            if let Some(narrowed) = &set.narrowed {
+                let along = |shares: &[&Share], places: &[usize]| {
+                    let factors = each(places, |at| &shares[at].parts[size].1[..]);
+                    let three = |at: usize| [narrowed.less[at], narrowed.gain[at], narrowed.felt[at]];
+                    self.contract(&factors[..count], set, three)
+                };
+                let mine = along(&one, first);
+                let other = if std::ptr::eq(a, b) { mine } else { along(&two, second) };
+                narrowed.spread(mine, other, rest, set.noise, sum);
             }
         });
     }
@@ -284,7 +291,7 @@ impl Interactions {
     /// The scale of a set of columns that no table tells of.
     fn unseen(&self, columns: &[usize]) -> f64 {
         let pair =
-            |i: usize, j: usize| self.at.get(&vec![columns[i], columns[j]]).map_or(UNKNOWN, |at| self.sets[*at].scale);
+            |i: usize, j: usize| self.at.get(&[columns[i], columns[j]][..]).map_or(UNKNOWN, |at| self.sets[*at].scale);
         match columns.len() {
             2 => UNKNOWN,
             3 => UNSEEN * ((pair(0, 1) + pair(0, 2) + pair(1, 2)) / 3.0).sqrt(),
@@ -292,27 +299,28 @@ impl Interactions {
         }
     }
 
-    /// Σ over combinations of seen scores of a number times the product of the factors.
-    fn contract(&self, factors: &[&[f64]], set: &Set, number: impl Fn(&Set, usize) -> f64) -> f64 {
-        let seen: Vec<usize> = set.columns.iter().map(|column| self.scores(set, *column).seen).collect();
-        let (last, first) = (seen.len() - 1, &seen[..seen.len() - 1]);
-        let mut sum = 0.0;
-        let mut index = vec![0usize; last];
-        let mut at = 0;
-        if seen.contains(&0) {
-            return 0.0;
-        }
-        loop {
-            let weight: f64 = index.iter().zip(factors).map(|(i, factor)| factor[*i]).product();
-            for x in &factors[last][..seen[last]] {
-                sum += weight * x * number(set, at);
+    /// Σ over combinations of seen scores of some numbers times the product of the factors.
+    fn contract<const N: usize>(&self, factors: &[&[f64]], set: &Set, numbers: impl Fn(usize) -> [f64; N]) -> [f64; N] {
+        let seen = |place: usize| &factors[place][..self.scores(set, set.columns[place]).seen];
+        let add = |sums: &mut [f64; N], times: f64, more: [f64; N]| {
+            sums.iter_mut().zip(more).for_each(|(sum, x)| *sum += times * x);
+        };
+        // The last index is the fastest.
+        let (mut sums, last, mut at) = ([0.0; N], seen(factors.len() - 1), 0);
+        let mut along = |times: f64| {
+            let mut row = [0.0; N];
+            for x in last {
+                add(&mut row, *x, numbers(at));
                 at += 1;
             }
-            // The next combination, the last of them fastest.
-            let Some(place) = (0..last).rev().find(|place| index[*place] + 1 < first[*place]) else { return sum };
-            index[place] += 1;
-            index[place + 1..].fill(0);
+            add(&mut sums, times, row);
+        };
+        match factors.len() {
+            2 => seen(0).iter().for_each(|x| along(*x)),
+            3 => seen(0).iter().for_each(|x| seen(1).iter().for_each(|y| along(x * y))),
+            _ => unreachable!("sets are of two or three columns"),
         }
+        sums
     }
 
     fn scores(&self, set: &Set, column: usize) -> &Scores {
@@ -446,9 +454,8 @@ impl Interactions {
             let axis = &prior.axes[column];
             let inside =
                 |(cell, place): (&u32, &Place)| f64::from(groups[*cell as usize] == group && *place != Place::Slope);
-            let table = axis.partition().iter().zip(axis.places()).map(inside).collect();
-            let term = Term { coefficient: 1.0, factors: vec![(column, table)] };
-            self.shares(&term, prior).pop().expect("a share for the factor")
+            let table: Vec<f64> = axis.partition().iter().zip(axis.places()).map(inside).collect();
+            self.share(column, &table, axis)
         };
         let mut known: HashMap<(usize, usize), Vec<Share>> = HashMap::new();
         for table in self.tables() {
@@ -482,7 +489,7 @@ impl Interactions {
         let (first, second) = (one.min(two), one.max(two));
         let cells = |column: usize| prior.axes[column].cells();
         let mut ratios = vec![vec![1.0; cells(two)]; cells(one)];
-        let Some(set) = self.at.get(&vec![first, second]).map(|at| &self.sets[*at]) else { return ratios };
+        let Some(set) = self.at.get(&[first, second][..]).map(|at| &self.sets[*at]) else { return ratios };
         // `[score][cell]`
         let means = |column: usize| -> Vec<Vec<f64>> {
             let (scores, axis) = (self.scores(set, column), &prior.axes[column]);
@@ -509,7 +516,7 @@ impl Interactions {
 
     /// The posterior mean of s of a pair of columns.
     pub fn strength(&self, one: usize, two: usize) -> f64 {
-        self.at.get(&vec![one.min(two), one.max(two)]).map_or(UNKNOWN, |at| self.sets[*at].scale)
+        self.at.get(&[one.min(two), one.max(two)][..]).map_or(UNKNOWN, |at| self.sets[*at].scale)
     }
 }
 
@@ -594,6 +601,11 @@ pub(crate) type PointScores = [Vec<Vec<f32>>; 2];
 fn others<S: Borrow<Share>>(shares: &[S], subset: &[usize]) -> f64 {
     let mean = |share: &S| -> f64 { share.borrow().mean };
     shares.iter().enumerate().filter(|(at, _)| !subset.contains(at)).map(|(_, share)| mean(share)).product()
+}
+
+/// What belongs to each of two or three places; the first again in the place of a third that there is not.
+fn each<T: Copy>(places: &[usize], of: impl Fn(usize) -> T) -> [T; 3] {
+    std::array::from_fn(|at| of(places[if at < places.len() { at } else { 0 }]))
 }
 
 /// Calls with every subset of two or three of 0..count.
@@ -1320,21 +1332,22 @@ mod tests {
 
             // A question that is a product of functions with values drawn at random, of mean zero, so that it asks for what
             // all of its columns do together.
-            let factors: Vec<(usize, Vec<f64>)> = set
+            let factors: Vec<(usize, Arc<Tabulated>)> = set
                 .iter()
                 .map(|column| {
                     let axis = &prior.axes[*column];
                     let point = |place: &Place| f64::from(*place != Place::Slope);
                     let raw: Vec<f64> = axis.places().iter().map(|place| point(place) * random.uniform()).collect();
                     let mean = axis.mean(&raw);
-                    (*column, raw.iter().zip(axis.places()).map(|(x, place)| x - mean * point(place)).collect())
+                    let centred = raw.iter().zip(axis.places()).map(|(x, place)| x - mean * point(place));
+                    (*column, Arc::new(centred.collect::<Vec<f64>>().into()))
                 })
                 .collect();
             let term = Term { coefficient: 2.0, factors };
             let shares = interactions.shares(&term, &prior);
             let value = interactions.value(term.coefficient, &shares);
             let mut spread = Spread::default();
-            interactions.spread((&term, &shares), (&term, &shares), &prior, &mut spread);
+            interactions.spread(&term, &term, &prior, &mut spread);
 
             // Dense: coefficients of all products of basis functions, then nuisances; rows are cells of the table.
             let bases: Vec<(Vec<Vec<f64>>, Vec<f64>)> =

@@ -55,7 +55,7 @@ use crate::stream::PublicStream;
 use crate::{Design, Error, Schema};
 use closed::{Closed, Gram, Pair, Split, is_closed, shared};
 use columns::Knowledge;
-use interactions::{Interactions, PointScores, Share, Spread};
+use interactions::{Interactions, PointScores, Spread};
 use points::dot;
 use rows::Rows;
 use separate::{Tables, Term, separate};
@@ -185,6 +185,10 @@ const MAX_TAU: f64 = 1.0;
 /// is held to this by so many observations.
 const UNSEEN_TAU: f64 = 0.1;
 const HELD: f64 = 0.25;
+/// Points are raked until they are this near to all tables, as a part of all rows: much nearer than random points are.
+const RAKED: f64 = 3e-4;
+/// Where points are in tables is kept for so many of them, at most.
+const MOST_PLACES: usize = 1 << 24;
 /// The variance of interactions where nothing in the release speaks of them: any correlation is possible.
 const UNKNOWN_TAU: f64 = 1.0 / 3.0;
 
@@ -436,8 +440,7 @@ impl Fit {
         let column = cells.column();
         let table = self.prior.axes[column]
             .tabulate(&cells.edges().unwrap_or_default(), |value| f64::from(cells.of(value) as usize == cell));
-        let term = Term { coefficient: 1.0, factors: vec![(column, table)] };
-        let functional = self.closed_functional(closed, vec![term]);
+        let functional = self.closed_functional(closed, vec![Term::of(1.0, column, table)]);
         functional.mean + dot(&functional.k, &self.alpha)
     }
 
@@ -498,7 +501,6 @@ impl Fit {
             if let Some(interactions) = &self.interactions {
                 let shares = interactions.shares(term, &self.prior);
                 functional.interaction += interactions.value(term.coefficient, &shares);
-                functional.shares.push(shares);
             }
             if self.kept.is_empty() {
                 continue;
@@ -541,10 +543,10 @@ impl Fit {
     fn closed_pair(&self, f: &Functional, g: &Functional) -> (f64, f64, f64) {
         let (mut all, mut main, mut known) = (0.0, 0.0, 0.0);
         let mut spread = Spread::default();
-        for (i, a) in f.terms.iter().enumerate() {
-            for (j, b) in g.terms.iter().enumerate() {
+        for a in &f.terms {
+            for b in &g.terms {
                 if let Some(interactions) = &self.interactions {
-                    interactions.spread((a, &f.shares[i]), (b, &g.shares[j]), &self.prior, &mut spread);
+                    interactions.spread(a, b, &self.prior, &mut spread);
                 }
                 let part = shared(a, b, &self.prior);
                 all += part.all;
@@ -924,20 +926,37 @@ impl Fit {
             margins.push(places);
             targets.push(target);
         }
-        let mut places = vec![0u32; weights.len()];
+        // Where each point is in each table: once, if there is room for it.
+        let room = margins.len() * weights.len() <= MOST_PLACES;
+        let filled = |margin: &Places<'_>, mut places: Vec<u32>| {
+            margin.fill(&mut places);
+            places
+        };
+        let made: Vec<Vec<u32>> =
+            margins.iter().filter(|_| room).map(|margin| filled(margin, vec![0; weights.len()])).collect();
+        let mut scratch = vec![0; if room { 0 } else { weights.len() }];
         // Columns that go closely together take many sweeps; where there are many tables, time does not allow them.
         let sweeps = (2000 / margins.len().max(1)).clamp(10, 40);
         for _ in 0..sweeps {
-            for (margin, target) in margins.iter().zip(&targets) {
-                margin.fill(&mut places);
+            let mut farthest = 0.0f64;
+            for (at, (margin, target)) in margins.iter().zip(&targets).enumerate() {
+                if !room {
+                    scratch = filled(margin, scratch);
+                }
+                let places = made.get(at).unwrap_or(&scratch);
                 let mut sums = vec![0.0; target.len()];
-                weights.iter().zip(&places).for_each(|(weight, place)| sums[*place as usize] += weight);
+                weights.iter().zip(places).for_each(|(weight, place)| sums[*place as usize] += weight);
+                let gap = target.iter().zip(&sums).map(|(x, y)| (x.max(0.0) - y).abs()).sum::<f64>();
+                farthest = farthest.max(gap / weights.len() as f64);
                 let ratio: Vec<f64> = target
                     .iter()
                     .zip(&sums)
                     .map(|(x, y)| if *y > 0.0 { (x.max(0.0) / y).clamp(0.2, 5.0) } else { 1.0 })
                     .collect();
-                weights.iter_mut().zip(&places).for_each(|(weight, place)| *weight *= ratio[*place as usize]);
+                weights.iter_mut().zip(places).for_each(|(weight, place)| *weight *= ratio[*place as usize]);
+            }
+            if farthest < RAKED {
+                break;
             }
         }
         normalised(weights)
@@ -1078,10 +1097,8 @@ struct Functional {
     tau: f64,
     k: Vec<f64>,
     terms: Vec<Term>,
-    /// What interactions and values add to the answer, and what interactions see of each term; for sampled questions their
-    /// projections.
+    /// What interactions and values add to the answer; for sampled questions also their projections.
     interaction: f64,
-    shares: Vec<Vec<Share>>,
     projections: Vec<Vec<f64>>,
     effects: Vec<Effect>,
     /// At the points: the values, and what main effects leave of them.

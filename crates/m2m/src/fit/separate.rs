@@ -5,10 +5,13 @@
 //! where it has a value, and whether it has one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::Schema;
 use crate::expr::{Checked, Function, Node, Op, Scalar, value_of};
+use crate::fit::interactions::Share;
 use crate::panel::Value;
 use crate::prior::{Axis, Independent};
 
@@ -17,7 +20,41 @@ use crate::prior::{Axis, Independent};
 pub(crate) struct Term {
     pub coefficient: f64,
     /// Columns in increasing order, each with its table.
-    pub factors: Vec<(usize, Vec<f64>)>,
+    pub factors: Vec<(usize, Arc<Tabulated>)>,
+}
+
+impl Term {
+    /// A function of one column.
+    pub fn of(coefficient: f64, column: usize, table: Vec<f64>) -> Self {
+        Self { coefficient, factors: vec![(column, Arc::new(table.into()))] }
+    }
+}
+
+/// A function of one column as a table on its axis. What interactions see of it is found once, however many questions have
+/// this factor; it belongs to the one fit that made the table.
+pub(crate) struct Tabulated {
+    table: Vec<f64>,
+    pub share: OnceLock<Share>,
+}
+
+impl Deref for Tabulated {
+    type Target = [f64];
+
+    fn deref(&self) -> &[f64] {
+        &self.table
+    }
+}
+
+impl From<Vec<f64>> for Tabulated {
+    fn from(table: Vec<f64>) -> Self {
+        Self { table, share: OnceLock::new() }
+    }
+}
+
+impl fmt::Debug for Tabulated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.table.fmt(f)
+    }
 }
 
 /// Beyond this many products a function is sampled instead.
@@ -25,11 +62,14 @@ const MAX_TERMS: usize = 64;
 
 /// The terms of a function; nothing if it does not separate.
 pub(crate) fn separate(function: &Checked, schema: &Schema, prior: &Independent, tables: &Tables) -> Option<Vec<Term>> {
-    let polynomial = match of(&function.node)? {
-        Parts::Number { value, .. } => value,
-        Parts::Truth { yes, .. } => yes,
-        Parts::Text => return Some(Vec::new()),
-        Parts::Column { column, node } => Polynomial::atom(column, node, Take::Value),
+    let polynomial = match &function.node {
+        node @ Node::Binary(Op::And, ..) => yes(node)?,
+        node => match of(node)? {
+            Parts::Number { value, .. } => value,
+            Parts::Truth { yes, .. } => yes,
+            Parts::Text => return Some(Vec::new()),
+            Parts::Column { column, node } => Polynomial::atom(column, node, Take::Value),
+        },
     };
     let mut terms: Vec<Term> = Vec::new();
     for monomial in polynomial.0 {
@@ -41,7 +81,7 @@ pub(crate) fn separate(function: &Checked, schema: &Schema, prior: &Independent,
             let table = tables.get(schema, axis, &rest[..end]);
             match constant(axis, &table) {
                 Some(constant) => term.coefficient *= constant,
-                None => term.factors.push((*column, table.to_vec())),
+                None => term.factors.push((*column, table)),
             }
             rest = &rest[end..];
         }
@@ -66,7 +106,7 @@ pub(crate) struct Tables {
 
 #[derive(Default)]
 struct Kept {
-    tables: HashMap<String, Arc<[f64]>>,
+    tables: HashMap<Vec<u8>, Arc<Tabulated>>,
     bytes: usize,
 }
 
@@ -76,19 +116,23 @@ impl Default for Tables {
     }
 }
 
-/// What an entry takes besides its text and its numbers, about.
-const ENTRY: usize = 64;
+/// What an entry takes besides its text and its numbers, about: most of it is what interactions see of the table.
+const ENTRY: usize = 1024;
 
 impl Tables {
     /// As [`tabulate`].
-    fn get(&self, schema: &Schema, axis: &Axis, atoms: &[(usize, Atom<'_>)]) -> Arc<[f64]> {
-        // Numbers are written so that different ones look different.
-        let key = format!("{atoms:?}");
+    fn get(&self, schema: &Schema, axis: &Axis, atoms: &[(usize, Atom<'_>)]) -> Arc<Tabulated> {
+        let mut key = Vec::with_capacity(64);
+        for (column, Atom { node, take }) in atoms {
+            key.extend(column.to_le_bytes());
+            key.push(*take as u8);
+            write(node, &mut key);
+        }
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = kept().tables.get(&key) {
             return table.clone();
         }
-        let table: Arc<[f64]> = tabulate(schema, axis, atoms).into();
+        let table: Arc<Tabulated> = Arc::new(tabulate(schema, axis, atoms).into());
         let bytes = key.len() + 8 * table.len() + ENTRY;
         let mut kept = kept();
         if kept.bytes + bytes > self.most {
@@ -97,6 +141,56 @@ impl Tables {
         kept.bytes += bytes;
         kept.tables.insert(key, table.clone());
         table
+    }
+}
+
+/// Writes an expression so that different ones look different, whatever follows.
+fn write(node: &Node, key: &mut Vec<u8>) {
+    let head = |key: &mut Vec<u8>, kind: u8, number: u64| {
+        key.push(kind);
+        key.extend(number.to_le_bytes());
+    };
+    match node {
+        Node::Column(column) => head(key, 0, *column as u64),
+        Node::Number(x) => head(key, 1, x.to_bits()),
+        Node::Text(text) => {
+            head(key, 2, text.len() as u64);
+            key.extend(text.as_bytes());
+        }
+        Node::Boolean(truth) => head(key, 3, u64::from(*truth)),
+        Node::Null => head(key, 4, 0),
+        Node::Negate(inner) => {
+            head(key, 5, 0);
+            write(inner, key);
+        }
+        Node::Not(inner) => {
+            head(key, 6, 0);
+            write(inner, key);
+        }
+        Node::IsNull(inner) => {
+            head(key, 7, 0);
+            write(inner, key);
+        }
+        Node::Binary(op, left, right) => {
+            head(key, 8, *op as u64);
+            write(left, key);
+            write(right, key);
+        }
+        Node::Like { text, pattern, ignore_case } => {
+            head(key, 9, 2 * pattern.len() as u64 + u64::from(*ignore_case));
+            key.extend(pattern.iter().flat_map(|c| u32::from(*c).to_le_bytes()));
+            write(text, key);
+        }
+        Node::Case { branches, otherwise } => {
+            head(key, 10, branches.len() as u64);
+            branches.iter().flat_map(|(condition, value)| [condition, value]).for_each(|part| write(part, key));
+            write(otherwise, key);
+        }
+        Node::Call(function, arguments) => {
+            head(key, 11, *function as u64);
+            head(key, 11, arguments.len() as u64);
+            arguments.iter().for_each(|argument| write(argument, key));
+        }
     }
 }
 
@@ -128,9 +222,8 @@ fn add(terms: &mut Vec<Term>, term: Term) {
     match terms.iter_mut().find(alike) {
         Some(other) => {
             for ((_, table), (_, more)) in other.factors.iter_mut().zip(&term.factors) {
-                for (value, more) in table.iter_mut().zip(more) {
-                    *value = *value * other.coefficient + more * term.coefficient;
-                }
+                let both = table.iter().zip(&***more).map(|(x, y)| x * other.coefficient + y * term.coefficient);
+                *table = Arc::new(both.collect::<Vec<f64>>().into());
             }
             other.coefficient = if term.factors.is_empty() { other.coefficient + term.coefficient } else { 1.0 };
         }
@@ -227,12 +320,17 @@ impl<'a> Polynomial<'a> {
     }
 }
 
-fn of(node: &Node) -> Option<Parts<'_>> {
+/// The columns that an expression reads, each once.
+fn columns_of(node: &Node) -> Vec<usize> {
     let mut columns = Vec::new();
     node.collect(&mut columns);
     columns.sort_unstable();
     columns.dedup();
-    match columns[..] {
+    columns
+}
+
+fn of(node: &Node) -> Option<Parts<'_>> {
+    match columns_of(node)[..] {
         [] => return Some(constant_parts(node)),
         [column] => return Some(Parts::Column { column, node }),
         _ => {}
@@ -317,7 +415,7 @@ fn case<'a>(branches: &'a [(Node, Node)], otherwise: &'a Node) -> Option<Parts<'
     let last = std::iter::once((None, otherwise));
     for (condition, value) in branches.iter().map(|(condition, value)| (Some(condition), value)).chain(last) {
         let yes = match condition {
-            Some(condition) => truth(condition)?.0,
+            Some(condition) => yes(condition)?,
             None => Polynomial::constant(1.0),
         };
         let here = open.times(&yes)?;
@@ -342,6 +440,14 @@ fn case<'a>(branches: &'a [(Node, Node)], otherwise: &'a Node) -> Option<Parts<'
         Some(true) => Parts::Truth { yes: first, no: second },
         _ => Parts::Number { value: first, known: second },
     })
+}
+
+/// Whether a condition is true. When it is false takes more products, which nobody asks for here.
+fn yes(node: &Node) -> Option<Polynomial<'_>> {
+    match node {
+        Node::Binary(Op::And, left, right) if columns_of(node).len() > 1 => yes(left)?.times(&yes(right)?),
+        _ => Some(truth(node)?.0),
+    }
 }
 
 fn number(node: &Node) -> Option<(Polynomial<'_>, Polynomial<'_>)> {
@@ -399,7 +505,7 @@ mod tests {
             .collect();
         let nothing = Tables { most: 0, ..Tables::default() };
         // Some are kept until the next is wanted, and all.
-        for most in [30_000, 16 << 20] {
+        for most in [60_000, 16 << 20] {
             let tables = Tables { most, ..Tables::default() };
             for _ in 0..3 {
                 for function in &functions {

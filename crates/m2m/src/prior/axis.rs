@@ -13,6 +13,9 @@ use crate::stream::PublicStream;
 const LATTICE: f64 = 4096.0;
 /// Intervals that a continuous column is cut into, at least.
 const INTERVALS: usize = 128;
+/// Heavy cells are cut so many times towards either end, each time at a quarter of what is left: far enough to tell values
+/// at the end itself from all others.
+const CUTS: i32 = 20;
 
 /// The masses that the uniform prior gives to what lies outside the plain domain.
 const ATOM: f64 = 1.0 / 32.0;
@@ -22,11 +25,15 @@ const MISSING: f64 = 0.05;
 pub(crate) struct Axis {
     column: usize,
     places: Vec<Place>,
+    /// How many of them are intervals; these come first, each with its slope.
+    intervals: usize,
     /// The cell of the partition that each place is in.
     cell: Vec<u32>,
     cells: usize,
     /// What a place has of its cell.
     part: Vec<f64>,
+    /// What a place of a heavy cell may have of it, beside others; 0 elsewhere.
+    doubt: Vec<f64>,
     mass: Vec<f64>,
     weight: Vec<f64>,
 }
@@ -45,6 +52,17 @@ pub(crate) enum Place {
 impl Axis {
     /// The places of a column that respect a partition, with the masses of the uniform prior.
     pub fn new(schema: &Schema, column: usize, partition: Option<&Cells>) -> Self {
+        Self::with_heavy(schema, column, partition, |_| false)
+    }
+
+    /// The same where some bins of the partition hold many rows of which nothing says where in the bin they are: these are
+    /// cut finely towards their ends, where thresholds would otherwise be taken to matter to next to no row.
+    pub fn with_heavy(
+        schema: &Schema,
+        column: usize,
+        partition: Option<&Cells>,
+        heavy: impl Fn(usize) -> bool,
+    ) -> Self {
         let Column { kind, nullable, .. } = &schema.columns()[column];
         let mut places = Vec::new();
         let mut mass = Vec::new();
@@ -77,9 +95,19 @@ impl Axis {
                 } else {
                     let edges = partition.and_then(Cells::edges).unwrap_or_else(|| vec![0.0, 1.0]);
                     let cuts = INTERVALS.div_ceil(edges.len() - 1);
-                    for pair in edges.windows(2).filter(|pair| pair[0] < pair[1]) {
-                        let at = |i: usize| pair[0] + (pair[1] - pair[0]) * i as f64 / cuts as f64;
-                        for (low, high) in (0..cuts).map(|i| (at(i), at(i + 1))) {
+                    let even: Vec<f64> = (0..=cuts).map(|i| i as f64 / cuts as f64).collect();
+                    let up = (1..=CUTS).rev().map(|power| 0.25f64.powi(power));
+                    let down = (1..=CUTS).map(|power| 1.0 - 0.25f64.powi(power));
+                    let to_ends: Vec<f64> =
+                        std::iter::once(0.0).chain(up).chain([0.5]).chain(down).chain([1.0]).collect();
+                    for (bin, pair) in edges.windows(2).enumerate().filter(|(_, pair)| pair[0] < pair[1]) {
+                        let at = |part: f64| pair[0] + (pair[1] - pair[0]) * part;
+                        for cut in if heavy(bin) { &to_ends } else { &even }.windows(2) {
+                            let (low, high) = (at(cut[0]), at(cut[1]));
+                            if low >= high {
+                                // Nearer to the end than numbers go.
+                                continue;
+                            }
                             places.extend([Place::Interval { low, high }, Place::Slope]);
                             mass.extend([high - low, 0.0]);
                         }
@@ -104,10 +132,19 @@ impl Axis {
                 (Some(cells), Place::Point(value)) => cells.of(*value),
             });
         }
+        // All scales count the same, and as much as the ends.
+        let mut doubt = vec![0.0; places.len()];
+        for i in (0..places.len()).filter(|i| heavy(cell[*i] as usize) && places[*i] != Place::Slope) {
+            let alone = |other: Option<&u32>| other != Some(&cell[i]);
+            let is_end = alone(i.checked_sub(1).map(|before| &cell[before])) || alone(cell.get(i + 2));
+            doubt[i] = if is_end { f64::from(CUTS) } else { 1.0 };
+        }
         let mut axis = Self {
             column,
             cells: partition.map_or(1, Cells::len),
+            intervals: places.iter().filter(|place| **place == Place::Slope).count(),
             part: vec![0.0; places.len()],
+            doubt,
             weight: vec![0.0; places.len()],
             mass,
             places,
@@ -322,15 +359,29 @@ impl Axis {
         masses
     }
 
-    /// The covariance of two tables within each cell.
+    /// The covariance of two tables within each cell. In a heavy cell rows may be anywhere: at its ends, near them on any
+    /// scale, or between.
     pub fn cell_covariances(&self, a: &[f64], b: &[f64]) -> Vec<f64> {
-        let (mean_a, mean_b) = (self.cell_means(a), self.cell_means(b));
-        let mut products = vec![0.0; self.cells];
+        let mut sums = vec![(0.0, 0.0, 0.0, 0.0); self.cells];
+        let mut last = 0.0;
         for i in 0..self.places.len() {
-            let part = if self.places[i] == Place::Slope { self.part[i - 1] / 3.0 } else { self.part[i] };
-            products[self.cell[i] as usize] += part * a[i] * b[i];
+            let cell = self.cell[i] as usize;
+            let (product, one, two, all) = &mut sums[cell];
+            if self.places[i] == Place::Slope {
+                *product += last / 3.0 * a[i] * b[i];
+                continue;
+            }
+            last = if self.doubt[i] > 0.0 { self.doubt[i] } else { self.part[i] };
+            *product += last * a[i] * b[i];
+            *one += last * a[i];
+            *two += last * b[i];
+            *all += last;
         }
-        products.iter().zip(mean_a).zip(mean_b).map(|((product, a), b)| product - a * b).collect()
+        // Where whole numbers are far apart a bin may have no place.
+        let covariance = |(product, one, two, all): (f64, f64, f64, f64)| {
+            if all > 0.0 { (product - one * two / all) / all } else { 0.0 }
+        };
+        sums.into_iter().map(covariance).collect()
     }
 
     /// The place that a value is in, and where in it, from -1 to 1.
@@ -341,8 +392,8 @@ impl Axis {
             Value::Unit(unit) => {
                 let atom = |place: &Place| *place == Place::Point(Value::Unit(unit));
                 if let Some(Place::Interval { .. }) = self.places.first() {
-                    // Intervals with their slopes come first, then atoms and missing.
-                    let intervals = self.intervals();
+                    // Then come atoms and missing.
+                    let intervals = self.intervals;
                     if let Some(at) = self.places[2 * intervals..].iter().position(atom) {
                         return ((2 * intervals + at) as u32, 0.0);
                     }
@@ -366,10 +417,6 @@ impl Axis {
                 (at.min(self.places.len() - 2) as u32, 0.0)
             }
         }
-    }
-
-    fn intervals(&self) -> usize {
-        self.places.iter().filter(|place| **place == Place::Slope).count()
     }
 
     /// Cumulative masses, for [`Axis::draw`].
