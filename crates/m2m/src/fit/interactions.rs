@@ -20,7 +20,7 @@
 
 use std::borrow::{Borrow, Cow};
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use faer::{Mat, Side};
 
@@ -86,6 +86,20 @@ struct Set {
     scale: f64,
     /// What a product of signs adds to that.
     narrowed: Option<Narrowed>,
+    spread: OnceLock<[Vec<f64>; 2]>,
+}
+
+impl Set {
+    /// For each combination of seen scores, how far the posterior variance is from the scale, and the variance that the
+    /// noise has of it.
+    fn spread(&self) -> [&[f64]; 2] {
+        let made = self.spread.get_or_init(|| {
+            let of_noise = |gain: &f64| gain.powi(2) * self.noise;
+            let from_scale = |variance: &f64| variance - self.scale;
+            [self.variance.iter().map(from_scale).collect(), self.gain.iter().map(of_noise).collect()]
+        });
+        made.each_ref().map(Vec::as_slice)
+    }
 }
 
 /// What one more moment along one direction does to a posterior.
@@ -223,7 +237,7 @@ impl Interactions {
             let rest = others(shares, subset);
             if let Some(at) = self.at.get(columns) {
                 let (set, factors) = (&self.sets[*at], each(subset, |at| &share(at).parts[subset.len() - 2].1[..]));
-                let [value] = self.contract(&factors[..subset.len()], set, |at| [set.mean[at]]);
+                let [value] = self.contract(&factors[..subset.len()], set, [&set.mean]);
                 sum += rest * value;
             }
             let means = each(subset, |at| &share(at).groups[..]);
@@ -270,16 +284,13 @@ impl Interactions {
             };
             let set = &self.sets[*at];
             let factors = each(subset, |at| &both[at].parts[size].0[..]);
-            let [all, privacy] = self.contract(&factors[..count], set, |at| {
-                [set.variance[at] - set.scale, set.gain[at].powi(2) * set.noise]
-            });
+            let [all, privacy] = self.contract(&factors[..count], set, set.spread());
             sum.all += rest * (set.scale * kernel + all);
             sum.privacy += rest * privacy;
             if let Some(narrowed) = &set.narrowed {
                 let along = |shares: &[&Share], places: &[usize]| {
                     let factors = each(places, |at| &shares[at].parts[size].1[..]);
-                    let three = |at: usize| [narrowed.less[at], narrowed.gain[at], narrowed.felt[at]];
-                    self.contract(&factors[..count], set, three)
+                    self.contract(&factors[..count], set, [&narrowed.less, &narrowed.gain, &narrowed.felt])
                 };
                 let mine = along(&one, first);
                 let other = if std::ptr::eq(a, b) { mine } else { along(&two, second) };
@@ -299,28 +310,25 @@ impl Interactions {
         }
     }
 
-    /// Σ over combinations of seen scores of some numbers times the product of the factors.
-    fn contract<const N: usize>(&self, factors: &[&[f64]], set: &Set, numbers: impl Fn(usize) -> [f64; N]) -> [f64; N] {
+    /// Σ over combinations of seen scores of the numbers of some tables times the product of the factors.
+    fn contract<const N: usize>(&self, factors: &[&[f64]], set: &Set, tables: [&[f64]; N]) -> [f64; N] {
         let seen = |place: usize| &factors[place][..self.scores(set, set.columns[place]).seen];
-        let add = |sums: &mut [f64; N], times: f64, more: [f64; N]| {
-            sums.iter_mut().zip(more).for_each(|(sum, x)| *sum += times * x);
-        };
-        // The last index is the fastest.
-        let (mut sums, last, mut at) = ([0.0; N], seen(factors.len() - 1), 0);
-        let mut along = |times: f64| {
-            let mut row = [0.0; N];
-            for x in last {
-                add(&mut row, *x, numbers(at));
-                at += 1;
+        // The last index is the fastest: rows are added up along it, several numbers at once.
+        let last = seen(factors.len() - 1);
+        let mut rows = vec![0.0; N * last.len()];
+        let mut at = 0;
+        let mut add = |times: f64| {
+            for (sums, table) in rows.chunks_exact_mut(last.len().max(1)).zip(&tables) {
+                sums.iter_mut().zip(&table[at..][..last.len()]).for_each(|(sum, x)| *sum += times * x);
             }
-            add(&mut sums, times, row);
+            at += last.len();
         };
         match factors.len() {
-            2 => seen(0).iter().for_each(|x| along(*x)),
-            3 => seen(0).iter().for_each(|x| seen(1).iter().for_each(|y| along(x * y))),
+            2 => seen(0).iter().for_each(|x| add(*x)),
+            3 => seen(0).iter().for_each(|x| seen(1).iter().for_each(|y| add(x * y))),
             _ => unreachable!("sets are of two or three columns"),
         }
-        sums
+        std::array::from_fn(|table| dot(&rows[table * last.len()..][..last.len()], last))
     }
 
     fn scores(&self, set: &Set, column: usize) -> &Scores {
@@ -1021,7 +1029,8 @@ impl Reading {
             narrowed
         });
         let scale = weights.iter().enumerate().map(|(candidate, weight)| weight * scale(candidate)).sum();
-        Set { columns: columns.to_vec(), mean, variance, gain, noise: self.noise, scale, narrowed }
+        let spread = OnceLock::new();
+        Set { columns: columns.to_vec(), mean, variance, gain, noise: self.noise, scale, narrowed, spread }
     }
 
     /// How far a product of signs moves the mean, and what else it does to the posterior, averaged over the scales. The
