@@ -1,5 +1,6 @@
 //! Errors that `m2m plan` foretells beside errors of real releases. Run it by
-//! `cargo run --release -p m2m-bench -- plan DIR [NAME…]`, where DIR holds public tables as NAME.csv.gz.
+//! `cargo run --release -p m2m-bench -- plan DIR [NAME…]`, where DIR holds public tables as NAME.csv.gz, whose schema is made
+//! up, or as NAME/NAME.csv or NAME/NAME.csv.gz with a schema.toml beside it.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -16,7 +17,15 @@ use m2m::sums::Sketcher;
 use m2m::{Design, Release, Schema};
 
 const NAMES: &[&str] = &["adult", "magic04", "lifesci", "occupancy"];
-const EPSILONS: &[&str] = &["0.1", "1", "10"];
+/// ε and δ.
+const BUDGETS: &[(&str, Option<&str>)] = &[
+    ("0.1", None),
+    ("1", None),
+    ("10", None),
+    ("0.1", Some("0.00001")),
+    ("1", Some("0.00001")),
+    ("10", Some("0.00001")),
+];
 /// Releases of each table whose errors are averaged.
 const RELEASES: usize = 6;
 
@@ -33,28 +42,25 @@ pub fn run(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
     let mut all: BTreeMap<(&str, &str), Errors> = BTreeMap::new();
     let mut by_table: BTreeMap<(&str, &str), Errors> = BTreeMap::new();
     println!("Geometric means over questions of root mean squared errors:");
-    println!("{}", line(["table", "epsilon", "design", "question"], ["predicted", "measured", "ratio"]));
+    println!("{}", line(["table", "budget", "design", "question"], ["predicted", "measured", "ratio"]));
     for name in if names.is_empty() { NAMES } else { names } {
-        let path = directory.join(format!("{name}.csv.gz"));
-        let mut text = String::new();
-        let file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
-        MultiGzDecoder::new(file).read_to_string(&mut text)?;
-        let schema = public_schema(&text)?;
-        let table = Table::from_csv_bytes(text.into_bytes());
+        let (schema, table) = open(directory, name)?;
         let population = Population::read(&table, &schema)?;
         let forecaster = Forecaster::new(&schema, population.len() as u64)?;
-        for epsilon in EPSILONS {
-            let privacy = Privacy::new(Budget::pure(epsilon.parse()?)?);
+        for (epsilon, delta) in BUDGETS {
+            let budget = Budget::new(Some(epsilon.parse()?), delta.map(|delta| delta.parse()).transpose()?, None)?;
+            let privacy = Privacy::new(budget);
+            let budget = format!("{epsilon}{}", if delta.is_some() { ", δ" } else { "" });
             for (design, choice) in &designs {
                 match compare(&forecaster, &population, &table, choice, privacy) {
                     Ok(kinds) => {
                         for (kind, errors) in kinds {
-                            println!("{}", line([name, epsilon, design, kind], summary(&errors)));
+                            println!("{}", line([name, &budget, design, kind], summary(&errors)));
                             by_table.entry((name, design)).or_default().extend(&errors);
                             all.entry((design, kind)).or_default().extend(errors);
                         }
                     }
-                    Err(error) => println!("{}  {error}", line([name, epsilon, design, ""], [""; 3]).trim_end()),
+                    Err(error) => println!("{}  {error}", line([name, &budget, design, ""], [""; 3]).trim_end()),
                 }
             }
         }
@@ -69,6 +75,32 @@ pub fn run(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
         println!("{}", line(["all", "", design, kind], summary(errors)));
     }
     Ok(())
+}
+
+/// A table with its schema.
+fn open(directory: &Path, name: &str) -> anyhow::Result<(Schema, Table)> {
+    let own = directory.join(name);
+    let (folder, schema) =
+        if own.is_dir() { (own.as_path(), Some(own.join("schema.toml"))) } else { (directory, None) };
+    let [plain, packed] = ["csv", "csv.gz"].map(|ending| folder.join(format!("{name}.{ending}")));
+    let read = |path: &Path| std::fs::read(path).with_context(|| path.display().to_string());
+    let text = if packed.is_file() {
+        let mut text = Vec::new();
+        MultiGzDecoder::new(read(&packed)?.as_slice()).read_to_end(&mut text)?;
+        text
+    } else if plain.is_file() {
+        read(&plain)?
+    } else {
+        anyhow::bail!("there is no table {name}: neither {} nor {} is a file", plain.display(), packed.display());
+    };
+    let schema = match schema {
+        Some(path) => {
+            let toml = String::from_utf8(read(&path)?).with_context(|| path.display().to_string())?;
+            Schema::from_toml(&toml).with_context(|| path.display().to_string())?
+        }
+        None => public_schema(std::str::from_utf8(&text)?)?,
+    };
+    Ok((schema, Table::from_csv_bytes(text)))
 }
 
 /// The errors of all typical questions, by their kind.
@@ -104,9 +136,9 @@ fn compare(
 }
 
 fn line(words: [&str; 4], numbers: [impl AsRef<str>; 3]) -> String {
-    let [table, epsilon, design, question] = words;
+    let [table, budget, design, question] = words;
     let [expected, measured, ratio] = numbers.each_ref().map(AsRef::as_ref);
-    format!("{table:<10} {epsilon:>7}  {design:<9} {question:<12} {expected:>10} {measured:>10} {ratio:>6}")
+    format!("{table:<10} {budget:>7}  {design:<9} {question:<12} {expected:>10} {measured:>10} {ratio:>6}")
 }
 
 /// What was foretold, what was measured, and the ratio.

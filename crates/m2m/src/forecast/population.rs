@@ -4,7 +4,7 @@ use crate::estimate::{Estimate, Model, Sample};
 use crate::expr::{Expr, col, lit};
 use crate::feature::Simd;
 use crate::panel::{Layout, PANEL, Panel, Row, Value, missing_code};
-use crate::schema::{Kind, Range};
+use crate::schema::{Kind, Range, Transform};
 use crate::source::Table;
 use crate::stream::PublicStream;
 use crate::task::Ask;
@@ -31,16 +31,34 @@ enum Landmarks {
 const LEVELS: usize = 5;
 /// What columns of the stand-in have in common.
 const FACTORS: usize = 3;
-/// The part of the rows at which a stand-in has public atoms, and where it is missing.
-const ATOMS: f64 = 0.4;
+/// The part of the rows where a stand-in is missing.
 const MISSING: f64 = 0.05;
+/// Stand-ins that differ in the shapes of their columns. A column takes its turns at all of them, as a schema does not tell
+/// which it has.
+pub(super) const STAND_INS: usize = 3;
+/// The part of the rows at public atoms, by turns. Atoms are declared where values pile up, from a few rows to nearly all;
+/// one beside a logarithm is mostly the zero of those who have none of something rare, and holds all deciles.
+const ATOMS: [f64; STAND_INS] = [0.2, 0.5, 0.8];
+const ATOMS_BY_LOGARITHM: [f64; STAND_INS] = [0.6, 0.95, 0.95];
+/// How fast levels become rarer, as powers of their ranks, by turns.
+const RARER: [f64; STAND_INS] = [0.5, 1.0, 2.0];
+/// The standard deviation of numbers of both signs, as parts of the shorter way from zero to a bound, by turns. Bounds are
+/// mostly where the farthest rows are, at three standard deviations if there are no outliers.
+const SIGNED: [f64; STAND_INS] = [0.4, 0.3, 0.15];
+/// Zero is the middle of a column of both signs if it is at least this far from the bounds, as a part of the range.
+const INSIDE: f64 = 0.2;
+/// Numbers that crowd in a small part of the range are rounded to this part of it: so are most that people write down.
+const ROUNDED: f64 = 0.002;
 
 impl Population {
-    /// Invents rows that fit a schema, from public random numbers: numbers lean to one side of a part of their range, few
-    /// levels are frequent and many rare, and columns go together by three common factors, some more than others.
-    pub fn stand_in(schema: &Schema, count: usize) -> Self {
-        let mut stream = PublicStream::new("stand-in", 0);
-        let laws: Vec<Law> = schema.columns().iter().map(|column| Law::new(&column.kind, &mut stream)).collect();
+    /// Invents rows that fit a schema, from public random numbers: numbers are spread over their range, piled up at its low
+    /// end or crowded in a small part of it, few levels are frequent and many rare, and columns go together by three common
+    /// factors, some more than others. Stand-ins of other numbers differ in which column has which shape.
+    pub fn stand_in(schema: &Schema, count: usize, which: usize) -> Self {
+        let mut stream = PublicStream::new("stand-in", which as u64);
+        let laws: Vec<Law> = (schema.columns().iter().enumerate())
+            .map(|(place, column)| Law::new(&column.kind, (place + which) % STAND_INS, &mut stream))
+            .collect();
         let layout = Layout::new(schema);
         let mut panels = Vec::new();
         let mut panel = Panel::new(layout.clone());
@@ -215,34 +233,46 @@ struct Law {
     loadings: [f64; FACTORS],
     /// The part of the score that is the column's own.
     own: f64,
-    centre: f64,
-    width: f64,
-    skew: f64,
+    shape: Shape,
+    /// The part of the rows at atoms.
+    atoms: f64,
     /// Upper ends of the levels in [0, 1].
     levels: Vec<f64>,
 }
 
+/// How numbers lie in their range, which is [0, 1] here.
+enum Shape {
+    /// Around a place, farther above it than below.
+    Bell { centre: f64, width: f64, skew: f64 },
+    /// The same with outliers, so that most rows are in a small part of the range, and rounded.
+    Crowded { centre: f64, width: f64 },
+    /// Exponential from the lower bound on.
+    Piled { mean: f64 },
+}
+
 impl Law {
-    fn new(kind: &Kind, stream: &mut PublicStream) -> Self {
+    /// The law of a column at one of its turns.
+    fn new(kind: &Kind, turn: usize, stream: &mut PublicStream) -> Self {
         let direction: [f64; FACTORS] = std::array::from_fn(|_| stream.normal());
         let length = direction.iter().map(|x| x * x).sum::<f64>().sqrt();
         let common: f64 = 0.2 + 0.6 * stream.uniform();
-        let weights: Vec<f64> = match kind {
-            Kind::Boolean => vec![0.7, 0.3],
-            Kind::Category(levels) => (1..=levels.len()).map(|rank| 1.0 / rank as f64).collect(),
-            _ => Vec::new(),
+        let named = match kind {
+            Kind::Boolean => 2,
+            Kind::Category(levels) => levels.len(),
+            _ => 0,
         };
+        let weights: Vec<f64> = (1..=named).map(|rank| (rank as f64).powf(-RARER[turn])).collect();
         let total: f64 = weights.iter().sum();
         let levels = weights.iter().scan(0.0, |below, weight| {
             *below += weight / total;
             Some(*below)
         });
+        let logarithm = kind.range().is_some_and(|range| range.transform() != Transform::None);
         Self {
             loadings: direction.map(|x| x * common.sqrt() / length),
             own: (1.0 - common).sqrt(),
-            centre: 0.2 + 0.35 * stream.uniform(),
-            width: 0.06 + 0.14 * stream.uniform(),
-            skew: 0.05 + 0.5 * stream.uniform(),
+            shape: Shape::new(kind.range(), turn, [stream.uniform(), stream.uniform()]),
+            atoms: if logarithm { ATOMS_BY_LOGARITHM } else { ATOMS }[turn],
             levels: levels.collect(),
         }
     }
@@ -255,16 +285,48 @@ impl Law {
     fn unit(&self, range: &Range, whole: bool, z: f64) -> f64 {
         let rank = normal(z);
         let atoms = range.atoms();
-        if !atoms.is_empty() && rank < ATOMS {
-            return range.unit(atoms[((rank / ATOMS * atoms.len() as f64) as usize).min(atoms.len() - 1)]);
+        if !atoms.is_empty() && rank < self.atoms {
+            return range.unit(atoms[((rank / self.atoms * atoms.len() as f64) as usize).min(atoms.len() - 1)]);
         }
-        let unit = (self.centre + self.width * (self.skew * z).exp_m1() / self.skew).clamp(0.0, 1.0);
+        let unit = self.shape.at(z).clamp(0.0, 1.0);
         if whole { range.unit(range.value(unit).round()) } else { unit }
     }
 
     fn code(&self, z: f64) -> u32 {
         let rank = normal(z);
         self.levels.partition_point(|end| *end < rank).min(self.levels.len() - 1) as u32
+    }
+}
+
+impl Shape {
+    /// What the range leaves open is decided by the turn, and two uniform numbers.
+    fn new(range: Option<&Range>, turn: usize, [u, v]: [f64; 2]) -> Self {
+        let between = |low: f64, high: f64| low * (high / low).powf(v);
+        let zero = range.filter(|range| range.min() < 0.0).map(|range| range.unit(0.0));
+        match (turn, zero) {
+            (_, Some(zero)) if (INSIDE..1.0 - INSIDE).contains(&zero) => {
+                Self::Bell { centre: zero, width: SIGNED[turn] * zero.min(1.0 - zero), skew: 0.2 }
+            }
+            // Of a column that needs a logarithm, most rows are within a few powers of ten of the largest.
+            _ if range.is_some_and(|range| range.transform() != Transform::None) => {
+                Self::Bell { centre: 0.6 + 0.25 * u, width: between(0.06, 0.15), skew: 0.01 }
+            }
+            (0, _) => Self::Bell { centre: 0.3 + 0.3 * u, width: between(0.1, 0.2), skew: 0.2 },
+            (1, _) => Self::Piled { mean: between(0.05, 0.3) },
+            _ => Self::Crowded { centre: 0.1 + 0.4 * u, width: between(0.02, 0.06) },
+        }
+    }
+
+    /// The place of a row with this score, which can be out of range.
+    fn at(&self, z: f64) -> f64 {
+        let bell = |centre: f64, width: f64, skew: f64| centre + width * (skew * z).exp_m1() / skew;
+        match *self {
+            Self::Bell { centre, width, skew } => bell(centre, width, skew),
+            Self::Crowded { centre, width } => {
+                (bell(centre, width * (0.05 * z * z).exp(), 0.4) / ROUNDED).round() * ROUNDED
+            }
+            Self::Piled { mean } => -mean * normal(-z).ln(),
+        }
     }
 }
 
