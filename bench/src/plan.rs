@@ -1,6 +1,6 @@
-//! Errors that `m2m plan` foretells beside errors of real releases. Run it by
-//! `cargo run --release -p m2m-bench -- plan DIR [NAME…]`, where DIR holds public tables as NAME.csv.gz, whose schema is made
-//! up, or as NAME/NAME.csv or NAME/NAME.csv.gz with a schema.toml beside it.
+//! Errors that `m2m plan` foretells beside errors of real releases. Run it by `cargo run --release -p m2m-bench -- plan
+//! DIR [NAME…]`, where DIR holds public tables as NAME.csv.gz, whose schema is made up, or as NAME/NAME.csv or
+//! NAME/NAME.csv.gz with a schema.toml beside it.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

@@ -33,17 +33,17 @@ const LEVELS: usize = 5;
 const FACTORS: usize = 3;
 /// The part of the rows where a stand-in is missing.
 const MISSING: f64 = 0.05;
-/// Stand-ins that differ in the shapes of their columns. A column takes its turns at all of them, as a schema does not tell
-/// which it has.
+/// Stand-ins that differ in the shapes of their columns. A column takes its turns at all of them, as a schema does not
+/// tell which it has.
 pub(super) const STAND_INS: usize = 3;
-/// The part of the rows at public atoms, by turns. Atoms are declared where values pile up, from a few rows to nearly all;
-/// one beside a logarithm is mostly the zero of those who have none of something rare, and holds all deciles.
+/// The part of the rows at public atoms, by turns. Atoms are declared where values pile up, from a few rows to nearly
+/// all; one beside a logarithm is mostly the zero of those who have none of something rare, and holds all deciles.
 const ATOMS: [f64; STAND_INS] = [0.2, 0.5, 0.8];
 const ATOMS_BY_LOGARITHM: [f64; STAND_INS] = [0.6, 0.95, 0.95];
 /// How fast levels become rarer, as powers of their ranks, by turns.
 const RARER: [f64; STAND_INS] = [0.5, 1.0, 2.0];
-/// The standard deviation of numbers of both signs, as parts of the shorter way from zero to a bound, by turns. Bounds are
-/// mostly where the farthest rows are, at three standard deviations if there are no outliers.
+/// The standard deviation of numbers of both signs, as parts of the shorter way from zero to a bound, by turns. Bounds
+/// are mostly where the farthest rows are, at three standard deviations if there are no outliers.
 const SIGNED: [f64; STAND_INS] = [0.4, 0.3, 0.15];
 /// Zero is the middle of a column of both signs if it is at least this far from the bounds, as a part of the range.
 const INSIDE: f64 = 0.2;
@@ -51,9 +51,9 @@ const INSIDE: f64 = 0.2;
 const ROUNDED: f64 = 0.002;
 
 impl Population {
-    /// Invents rows that fit a schema, from public random numbers: numbers are spread over their range, piled up at its low
-    /// end or crowded in a small part of it, few levels are frequent and many rare, and columns go together by three common
-    /// factors, some more than others. Stand-ins of other numbers differ in which column has which shape.
+    /// Invents rows that fit a schema, from public random numbers: numbers are spread over their range, piled up at its
+    /// low end or crowded in a small part of it, few levels are frequent and many rare, and columns go together by
+    /// three common factors, some more than others. Stand-ins of other numbers differ in which column has which shape.
     pub fn stand_in(schema: &Schema, count: usize, which: usize) -> Self {
         let mut stream = PublicStream::new("stand-in", which as u64);
         let laws: Vec<Law> = (schema.columns().iter().enumerate())
@@ -271,7 +271,7 @@ impl Law {
         Self {
             loadings: direction.map(|x| x * common.sqrt() / length),
             own: (1.0 - common).sqrt(),
-            shape: Shape::new(kind.range(), turn, [stream.uniform(), stream.uniform()]),
+            shape: Shape::new(kind, turn, [stream.uniform(), stream.uniform()]),
             atoms: if logarithm { ATOMS_BY_LOGARITHM } else { ATOMS }[turn],
             levels: levels.collect(),
         }
@@ -300,9 +300,14 @@ impl Law {
 
 impl Shape {
     /// What the range leaves open is decided by the turn, and two uniform numbers.
-    fn new(range: Option<&Range>, turn: usize, [u, v]: [f64; 2]) -> Self {
+    fn new(kind: &Kind, turn: usize, [u, v]: [f64; 2]) -> Self {
         let between = |low: f64, high: f64| low * (high / low).powf(v);
-        let zero = range.filter(|range| range.min() < 0.0).map(|range| range.unit(0.0));
+        let range = kind.range();
+        // The zero of dates is nothing that rows lie around.
+        let zero = match kind {
+            Kind::Number(range) | Kind::Integer(range) if range.min() < 0.0 => Some(range.unit(0.0)),
+            _ => None,
+        };
         match (turn, zero) {
             (_, Some(zero)) if (INSIDE..1.0 - INSIDE).contains(&zero) => {
                 Self::Bell { centre: zero, width: SIGNED[turn] * zero.min(1.0 - zero), skew: 0.2 }
