@@ -198,9 +198,9 @@ def markdown(runs):
         rows = []
         for key in keys:
             values = groups[key]
-            cost = [number(values["cpu"]["mean"]), f"{values['memory']['mean']:.0f}", str(values["cpu"]["runs"])]
+            spent = [number(values["cpu"]["mean"]), f"{values['memory']['mean']:.0f}", str(values["cpu"]["runs"])]
             system = f"**{key[3]}**" if key[3] == "m2m" else key[3]
-            rows.append([*budget(key[1], key[2]), system, *(shown(values, m) for m in metrics), *cost])
+            rows.append([*budget(key[1], key[2]), system, *(shown(values, m) for m in metrics), *spent])
         head = ["ε", "δ", "system", *(METRICS[m] for m in metrics), "CPU", "MB", "runs"]
         parts.append(f"## {name}\n\n{table(head, rows)}\n")
     parts.append(f"## How often our 95% intervals hold the truth\n\n{coverage(runs)}\n")
