@@ -188,8 +188,10 @@ pub trait WeightedSample: Sample {
     fn weights(&self, columns: &[usize]) -> Cow<'_, [f64]>;
     /// Points with weights whose mean is 1 and of which none is negative; they may be other points.
     fn positive(&self) -> Positive<'_>;
+    /// The points by which errors are judged: all, or fewer if that is enough.
+    fn judges(&self) -> Box<dyn Sample + '_>;
     /// The covariance of the errors with which the points estimate the table's means of functions of some columns, given
-    /// by their values at the points (a row per point, a column per function).
+    /// by their values at the judges (a row per point, a column per function).
     fn covariance(&self, functions: &Mat<f64>, columns: &[usize]) -> Mat<f64>;
 }
 

@@ -150,7 +150,12 @@ impl WeightedSample for Watched<'_> {
     fn positive(&self) -> Positive<'_> {
         self.stop.check();
         let Positive { sample, weights } = self.fit.positive();
-        Positive { sample: Box::new(Filtered { sample, stop: self.stop, condition: self.condition }), weights }
+        Positive { sample: self.filtered(sample), weights }
+    }
+
+    fn judges(&self) -> Box<dyn Sample + '_> {
+        self.stop.check();
+        self.filtered(self.fit.judges())
     }
 
     fn covariance(&self, functions: &faer::Mat<f64>, columns: &[usize]) -> faer::Mat<f64> {
@@ -160,6 +165,11 @@ impl WeightedSample for Watched<'_> {
 }
 
 impl Watched<'_> {
+    /// Other points, seen through the same filter.
+    fn filtered<'b>(&'b self, sample: Box<dyn Sample + 'b>) -> Box<dyn Sample + 'b> {
+        Box::new(Filtered { sample, stop: self.stop, condition: self.condition })
+    }
+
     /// What the filtered values of functions of some columns depend on.
     fn with_condition(&self, columns: &[usize]) -> Vec<usize> {
         let mut all = columns.to_vec();

@@ -20,6 +20,7 @@
 
 use std::borrow::{Borrow, Cow};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use faer::{Mat, Side};
@@ -62,6 +63,8 @@ struct Scores {
     readers: Mat<f64>,
     /// The prior variance of functions beyond the basis.
     outside: f64,
+    /// `[group][score]`: what the seen scores are, if the column is one of levels.
+    by_group: Vec<Vec<f64>>,
 }
 
 /// What no decay changes about the functions of a column.
@@ -71,6 +74,8 @@ struct Basis {
     orders: Vec<f64>,
     /// `[group][function]`: Π A.
     moments: Mat<f64>,
+    /// A place in each group that has one of some probability. Functions of levels are the same in all of them.
+    by_group: Vec<Option<usize>>,
 }
 
 /// What is known of the interaction of a set of columns: for each combination of seen scores the posterior mean, the
@@ -87,9 +92,23 @@ struct Set {
     /// What a product of signs adds to that.
     narrowed: Option<Narrowed>,
     spread: OnceLock<[Vec<f64>; 2]>,
+    by_group: ByGroup,
+}
+
+/// What a set does where each of its columns is in one group, cell by cell of its table: added to the density ratio, to the
+/// variance of that, and to what the noise has of it. It is made once questions ask for many single groups.
+#[derive(Default)]
+struct ByGroup {
+    asked: AtomicU32,
+    made: OnceLock<[Vec<f64>; 3]>,
 }
 
 impl Set {
+    /// The bins of its columns.
+    fn binned<'a>(&self, scores: &'a [Cow<'_, PointScores>]) -> Vec<&'a Binned> {
+        self.columns.iter().map(|column| &scores[*column][self.columns.len() - 2]).collect()
+    }
+
     /// For each combination of seen scores, how far the posterior variance is from the scale, and the variance that the
     /// noise has of it.
     fn spread(&self) -> [&[f64]; 2] {
@@ -122,14 +141,18 @@ pub(crate) struct Share {
     groups: Vec<f64>,
     /// Products with the basis, and the scores, for tables of two and of three columns.
     parts: [(Vec<f64>, Vec<f64>); 2],
+    /// The one group that it is zero outside of, if it is a function of levels and there is such a group.
+    confined: [Option<u32>; 2],
+    /// The products of scores, and the covariance that the prior gives it, with itself.
+    own: [(Vec<f64>, f64); 2],
 }
 
 /// A column that two terms share, by its places among their factors; for tables of two and of three columns, the products
 /// of scores, and the covariance that the prior gives the two factors.
-struct Both {
+struct Both<'a> {
     first: usize,
     second: usize,
-    parts: [(Vec<f64>, f64); 2],
+    parts: Cow<'a, [(Vec<f64>, f64); 2]>,
 }
 
 /// The covariance of two questions: the whole, and what the noise has of it.
@@ -148,6 +171,8 @@ const SCALES: usize = 15;
 const UNSEEN: f64 = 0.02;
 /// What other pairs imply for one is multiplied by at most this: it was shrunk on the way.
 const MOST: f64 = 1.5;
+/// Questions for single groups after which a set is tabulated.
+const OFTEN: u32 = 32;
 /// A cell of so many times the mass of a usual group is not looked into.
 const HEAVY: f64 = 2.0;
 /// The scale of a pair of columns that no table tells of.
@@ -177,6 +202,10 @@ impl Interactions {
                 let other_cells = |(place, column): (&u32, &usize)| {
                     spec.columns[*place as usize].groups.len() != prior.axes[*column].cells()
                 };
+                // Parts of bins tell of no column together with another.
+                if columns.len() == 1 {
+                    continue;
+                }
                 let in_order = columns.windows(2).all(|pair| pair[0] < pair[1]);
                 if !in_order || !(2..=3).contains(&columns.len()) || places.iter().zip(&columns).any(other_cells) {
                     return Ok(None);
@@ -225,7 +254,61 @@ impl Interactions {
             None => (Vec::new(), Vec::new()),
         });
         let groups = self.composed.groups(column).map_or_else(Vec::new, |groups| groups.of(axis, table));
-        Share { column, mean: axis.mean(table), groups, parts }
+        let mean = axis.mean(table);
+        let variance = axis.inner(table, table) - mean * mean;
+        let own = std::array::from_fn(|size| self.products(size, column, [&parts[size], &parts[size]], variance));
+        let levels = axis.places().iter().all(|place| matches!(place, Place::Point(Value::Code(_))));
+        let confined = self.groups.each_ref().map(|groups| {
+            let groups = groups[column].as_ref().filter(|_| levels)?;
+            let mut present = axis.partition().iter().zip(table).filter(|(_, x)| **x != 0.0);
+            let group = groups[*present.next()?.0 as usize];
+            present.all(|(cell, _)| groups[*cell as usize] == group).then_some(group)
+        });
+        Share { column, mean, groups, parts, confined, own }
+    }
+
+    /// The products of the scores of two functions of a column that have this covariance, and the covariance that the prior
+    /// gives them.
+    fn products(&self, size: usize, column: usize, of: [&(Vec<f64>, Vec<f64>); 2], inner: f64) -> (Vec<f64>, f64) {
+        let Some(scores) = &self.columns[size][column] else { return (Vec::new(), inner) };
+        let [(basis, mine), (other_basis, others)] = of;
+        let products: Vec<f64> = mine.iter().zip(others).map(|(x, y)| x * y).collect();
+        let beyond = scores.outside * (inner - dot(basis, other_basis));
+        let kernel = products.iter().sum::<f64>() + beyond;
+        (products, kernel)
+    }
+
+    /// For functions that are each confined to one group, what their set adds to the mean of their product, the variance of
+    /// that, and what the noise has of it, for means of 1. Nothing unless that was asked for often.
+    fn by_group(&self, set: &Set, shares: &[&Share]) -> Option<[f64; 3]> {
+        let size = shares.len() - 2;
+        let mut at = 0;
+        for share in shares {
+            let groups = self.readers(size, share.column).nrows();
+            at = at * groups + share.confined[size]? as usize;
+        }
+        if set.by_group.asked.fetch_add(1, Ordering::Relaxed) < OFTEN && set.by_group.made.get().is_none() {
+            return None;
+        }
+        let made = set.by_group.made.get_or_init(|| self.tabulate(set));
+        Some([made[0][at], made[1][at], made[2][at]])
+    }
+
+    fn readers(&self, size: usize, column: usize) -> &Mat<f64> {
+        &self.columns[size][column].as_ref().expect("it is in a table").readers
+    }
+
+    /// What a set of columns of levels does, cell by cell of its table.
+    fn tabulate(&self, set: &Set) -> [Vec<f64>; 3] {
+        let [from_scale, of_noise] = set.spread();
+        [(&set.mean[..], 1), (from_scale, 2), (of_noise, 2)].map(|(table, power)| {
+            let mut values = table.to_vec();
+            for column in &set.columns {
+                let Scores { seen, by_group, .. } = self.scores(set, *column);
+                values = turn(&values, *seen, by_group.len(), |score, group| by_group[group][score].powi(power));
+            }
+            values
+        })
     }
 
     /// What interactions add to the mean of a term.
@@ -236,9 +319,17 @@ impl Interactions {
             let columns = &each(subset, |at| share(at).column)[..subset.len()];
             let rest = others(shares, subset);
             if let Some(at) = self.at.get(columns) {
-                let (set, factors) = (&self.sets[*at], each(subset, |at| &share(at).parts[subset.len() - 2].1[..]));
-                let [value] = self.contract(&factors[..subset.len()], set, [&set.mean]);
-                sum += rest * value;
+                let set = &self.sets[*at];
+                let chosen = each(subset, share);
+                sum += rest
+                    * match self.by_group(set, &chosen[..subset.len()]) {
+                        Some([ratio, ..]) => subset.iter().map(|at| share(*at).mean).product::<f64>() * ratio,
+                        None => {
+                            let factors = each(subset, |at| &share(at).parts[subset.len() - 2].1[..]);
+                            let [value] = self.contract(&factors[..subset.len()], set, [&set.mean]);
+                            value
+                        }
+                    };
             }
             let means = each(subset, |at| &share(at).groups[..]);
             sum += rest * self.composed.value(columns, &means[..subset.len()]);
@@ -250,21 +341,18 @@ impl Interactions {
     pub fn spread(&self, a: &Term, b: &Term, prior: &Independent, sum: &mut Spread) {
         let (one, two) = (self.shares(a, prior), self.shares(b, prior));
         // The columns that both have, with the covariance of what lies in the seen scores, and of all.
-        let mut both: Vec<Both> = Vec::with_capacity(one.len());
+        let mut both: Vec<Both<'_>> = Vec::with_capacity(one.len());
         for (i, share) in one.iter().enumerate() {
             let Some(j) = two.iter().position(|other| other.column == share.column) else { continue };
             let other = two[j];
-            let inner = prior.axes[share.column].inner(&a.factors[i].1, &b.factors[j].1) - share.mean * other.mean;
-            let parts = std::array::from_fn(|size| match &self.columns[size][share.column] {
-                Some(scores) => {
-                    let ((basis, mine), (other_basis, others)) = (&share.parts[size], &other.parts[size]);
-                    let products: Vec<f64> = mine.iter().zip(others).map(|(x, y)| x * y).collect();
-                    let beyond = scores.outside * (inner - dot(basis, other_basis));
-                    let kernel = products.iter().sum::<f64>() + beyond;
-                    (products, kernel)
-                }
-                None => (Vec::new(), inner),
-            });
+            let parts = if std::ptr::eq(*share, other) {
+                Cow::Borrowed(&share.own)
+            } else {
+                let inner = prior.axes[share.column].inner(&a.factors[i].1, &b.factors[j].1) - share.mean * other.mean;
+                Cow::Owned(std::array::from_fn(|size| {
+                    self.products(size, share.column, [&share.parts[size], &other.parts[size]], inner)
+                }))
+            };
             both.push(Both { first: i, second: j, parts });
         }
         for_subsets(both.len(), |subset| {
@@ -283,8 +371,18 @@ impl Interactions {
                 return;
             };
             let set = &self.sets[*at];
-            let factors = each(subset, |at| &both[at].parts[size].0[..]);
-            let [all, privacy] = self.contract(&factors[..count], set, set.spread());
+            let chosen = each(subset, |at| one[both[at].first]);
+            let same = subset.iter().all(|at| matches!(both[*at].parts, Cow::Borrowed(_)));
+            let [all, privacy] = match self.by_group(set, &chosen[..count]).filter(|_| same) {
+                Some([_, all, privacy]) => {
+                    let squares: f64 = chosen[..count].iter().map(|share| share.mean * share.mean).product();
+                    [squares * all, squares * privacy]
+                }
+                None => {
+                    let factors = each(subset, |at| &both[at].parts[size].0[..]);
+                    self.contract(&factors[..count], set, set.spread())
+                }
+            };
             sum.all += rest * (set.scale * kernel + all);
             sum.privacy += rest * privacy;
             if let Some(narrowed) = &set.narrowed {
@@ -335,39 +433,26 @@ impl Interactions {
         self.columns[set.columns.len() - 2][column].as_ref().expect("it is in a table")
     }
 
-    /// The seen scores of a column at places of its axis, each with where in the place it is, from -1 to 1.
+    /// Puts points in bins of a column, given the places of its axis at which they are, each with where in the place it is,
+    /// from -1 to 1.
     pub fn at(&self, column: usize, prior: &Independent, points: &[(u32, f32)]) -> PointScores {
-        let places = prior.axes[column].places();
-        self.columns.each_ref().map(|columns| {
-            let Some(scores) = &columns[column] else { return Vec::new() };
-            let values = |score: usize| {
-                let mut table = vec![0.0f32; places.len() + 1];
-                for (at, e) in scores.basis.functions.iter().enumerate() {
-                    table.iter_mut().zip(e).for_each(|(x, y)| *x += (scores.rotation[(score, at)] * y) as f32);
-                }
-                let slope = |place: usize| places.get(place + 1) == Some(&Place::Slope);
-                points
-                    .iter()
-                    .map(|(place, t)| {
-                        let place = *place as usize;
-                        table[place] + if slope(place) { t * table[place + 1] } else { 0.0 }
-                    })
-                    .collect()
-            };
-            (0..scores.seen).map(values).collect()
+        std::array::from_fn(|size| match (&self.columns[size][column], &self.groups[size][column]) {
+            (Some(scores), Some(groups)) => Binned::new(scores, groups, &prior.axes[column], points, BINS[size]),
+            _ => Binned::default(),
         })
     }
 
-    /// What interactions of some columns add to the weight of each point, given the scores of these columns and the cell
+    /// What interactions of some columns add to the weight of each point, given the bins of these columns and the cell
     /// of every point.
     pub fn weights(&self, scores: &[Cow<'_, PointScores>], cells: &[Vec<u32>], columns: &[usize]) -> Vec<f64> {
         let mut weights = self.composed.weights(cells, columns);
-        let count = weights.len();
         for set in self.among(columns) {
-            self.for_products(set, scores, count, |at, from, products| {
-                let mean = set.mean[at] as f32;
-                weights[from..].iter_mut().zip(products).for_each(|(weight, x)| *weight += f64::from(mean * x));
-            });
+            let binned = set.binned(scores);
+            let mut table = set.mean.clone();
+            for column in &binned {
+                table = turn(&table, column.scores.len(), column.count, |score, bin| column.scores[score][bin]);
+            }
+            for_places(&binned, |point, place| weights[point] += table[place]);
         }
         weights
     }
@@ -394,32 +479,6 @@ impl Interactions {
                 .collect();
             running.into_iter().flat_map(|part| -> Vec<Vec<f64>> { part.join().expect("sums do not panic") }).collect()
         })
-    }
-
-    /// Calls with the products of seen scores of a set at points, combination by combination, some points at a time.
-    fn for_products(
-        &self,
-        set: &Set,
-        scores: &[Cow<'_, PointScores>],
-        count: usize,
-        mut call: impl FnMut(usize, usize, &[f32]),
-    ) {
-        const CHUNK: usize = 2048;
-        for from in (0..count).step_by(CHUNK) {
-            let to = (from + CHUNK).min(count);
-            let mut products = vec![vec![1.0f32; to - from]];
-            for column in &set.columns {
-                products = products
-                    .iter()
-                    .flat_map(|product| {
-                        scores[*column][set.columns.len() - 2].iter().map(move |score| {
-                            product.iter().zip(&score[from..to]).map(|(x, y)| x * y).collect::<Vec<f32>>()
-                        })
-                    })
-                    .collect();
-            }
-            products.iter().enumerate().for_each(|(at, products)| call(at, from, products));
-        }
     }
 
     /// What the tables add to the mean of a function of some columns that is given by its projections.
@@ -566,44 +625,130 @@ fn compose(sets: &[Set], columns: &[Option<Scores>], groups: &Groups, prior: &In
     Composition::new(grouped, fitted)
 }
 
-/// The means over points of a function times the products of a set's scores, some points at a time.
+/// The means over points of a function times the products of a set's scores.
 fn project_on(set: &Set, scores: &[Cow<'_, PointScores>], values: &[f64]) -> Vec<f64> {
-    const CHUNK: usize = 2048;
-    let of = |column: &usize| &scores[*column][set.columns.len() - 2];
-    let (last, first) = set.columns.split_last().expect("a set has columns");
-    let mut sums = vec![0.0; set.mean.len()];
-    for from in (0..values.len()).step_by(CHUNK) {
-        let to = (from + CHUNK).min(values.len());
-        let mut products = vec![values[from..to].to_vec()];
-        for column in first {
-            let times = |product: &Vec<f64>, score: &[f32]| -> Vec<f64> {
-                product.iter().zip(&score[from..to]).map(|(x, y)| x * f64::from(*y)).collect()
-            };
-            products = products.iter().flat_map(|product| of(column).iter().map(move |s| times(product, s))).collect();
-        }
-        let pairs = products.iter().flat_map(|product| of(last).iter().map(move |score| (product, &score[from..to])));
-        sums.iter_mut().zip(pairs).for_each(|(sum, (product, score))| *sum += wide_dot(product, score));
+    let binned = set.binned(scores);
+    let mut table = vec![0.0; binned.iter().map(|column| column.count).product()];
+    for_places(&binned, |point, place| table[place] += values[point]);
+    for column in &binned {
+        table = turn(&table, column.count, column.scores.len(), |bin, score| column.scores[score][bin]);
     }
-    sums.iter_mut().for_each(|sum| *sum /= values.len() as f64);
-    sums
+    table.iter_mut().for_each(|sum| *sum /= values.len() as f64);
+    table
 }
 
-/// A scalar product in eight lanes, which a processor adds up at once.
-fn wide_dot(a: &[f64], b: &[f32]) -> f64 {
-    const LANES: usize = 8;
-    let mut sums = [0.0; LANES];
-    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest: f64 = a.remainder().iter().zip(b.remainder()).map(|(x, y)| x * f64::from(*y)).sum();
-    for (a, b) in a.zip(b) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * f64::from(b[lane]);
-        }
-    }
-    sums.iter().sum::<f64>() + rest
+/// The bins of a column that points are in, for tables of two and of three columns.
+pub(crate) type PointScores = [Binned; 2];
+
+/// Points in bins of a column so narrow that the seen scores hardly vary within them. Sums over points of products of scores
+/// are then sums over few combinations of bins.
+#[derive(Clone, Default)]
+pub(crate) struct Binned {
+    /// Of each point.
+    bins: Vec<u16>,
+    count: usize,
+    /// `[score][bin]`: the means over the points of a bin.
+    scores: Vec<Vec<f64>>,
 }
 
-/// The seen scores of a column at points, for tables of two and of three columns: `[score][point]`.
-pub(crate) type PointScores = [Vec<Vec<f32>>; 2];
+/// About how many bins there are of a column for tables of two columns, and of three. All scores are the same in bins of
+/// levels, atoms and missing cells; cosines of the rank change by a tenth of their period at most.
+const BINS: [usize; 2] = [128, 32];
+/// Parts of a place that are told apart.
+const PARTS: usize = 8;
+
+impl Binned {
+    fn new(scores: &Scores, groups: &[u32], axis: &Axis, points: &[(u32, f32)], most: usize) -> Self {
+        let places = axis.places();
+        let part = |(place, t): (u32, f32)| {
+            place as usize * PARTS + (((t + 1.0) * (0.5 * PARTS as f32)) as usize).min(PARTS - 1)
+        };
+        // For each part of a place, how many points it has and where they are on the whole.
+        let mut parts = vec![(0u32, 0.0f64); places.len() * PARTS];
+        for point in points {
+            let (count, sum) = &mut parts[part(*point)];
+            *count += 1;
+            *sum += f64::from(point.1);
+        }
+        // Parts of one group side by side, in the order of their numbers.
+        let unit = |place: usize| match places[place] {
+            Place::Interval { low, .. } => low,
+            Place::Point(Value::Unit(unit)) => unit,
+            _ => -1.0 - place as f64,
+        };
+        let group = |place: usize| groups[axis.partition()[place] as usize];
+        let mut order: Vec<usize> = (0..parts.len()).filter(|part| parts[*part].0 > 0).collect();
+        order.sort_by(|a, b| {
+            let (one, two) = (a / PARTS, b / PARTS);
+            group(one).cmp(&group(two)).then(unit(one).total_cmp(&unit(two))).then(a.cmp(b))
+        });
+        let room = (points.len() / most).max(1) as u32;
+        let mut bin_of = vec![0u16; parts.len()];
+        let mut held: Vec<u32> = Vec::new();
+        let mut last = None;
+        for part in &order {
+            let (place, count) = (part / PARTS, parts[*part].0);
+            let apart = !matches!(places[place], Place::Interval { .. });
+            let alike = last == Some((group(place), false)) && !apart;
+            match held.last_mut() {
+                Some(held) if alike && *held + count <= room => *held += count,
+                _ => held.push(count),
+            }
+            last = Some((group(place), apart));
+            bin_of[*part] = (held.len() - 1) as u16;
+        }
+        let score = |score: usize| {
+            let mut table = vec![0.0; places.len() + 1];
+            for (at, e) in scores.basis.functions.iter().enumerate() {
+                table.iter_mut().zip(e).for_each(|(x, y)| *x += scores.rotation[(score, at)] * y);
+            }
+            let mut means = vec![0.0; held.len()];
+            for part in &order {
+                let (place, (count, sum)) = (part / PARTS, parts[*part]);
+                let slope = if places.get(place + 1) == Some(&Place::Slope) { table[place + 1] } else { 0.0 };
+                means[bin_of[*part] as usize] += f64::from(count) * table[place] + sum * slope;
+            }
+            means.iter_mut().zip(&held).for_each(|(mean, count)| *mean /= f64::from(*count));
+            means
+        };
+        Self {
+            bins: points.iter().map(|point| bin_of[part(*point)]).collect(),
+            count: held.len(),
+            scores: (0..scores.seen).map(score).collect(),
+        }
+    }
+}
+
+/// Calls with every point and its place in the table of the bins of some columns, the last of them fastest.
+#[inline(always)]
+fn for_places(binned: &[&Binned], mut call: impl FnMut(usize, usize)) {
+    match binned {
+        [a, b] => a.bins.iter().zip(&b.bins).enumerate().for_each(|(point, (i, j))| {
+            call(point, usize::from(*i) * b.count + usize::from(*j));
+        }),
+        [a, b, c] => a.bins.iter().zip(&b.bins).zip(&c.bins).enumerate().for_each(|(point, ((i, j), k))| {
+            call(point, (usize::from(*i) * b.count + usize::from(*j)) * c.count + usize::from(*k));
+        }),
+        _ => unreachable!("sets are of two or three columns"),
+    }
+}
+
+/// Contracts the first index of a table, of so many values, with a matrix whose other index becomes the last.
+fn turn(table: &[f64], size: usize, width: usize, matrix: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+    let rest = table.len() / size.max(1);
+    let mut turned = vec![0.0; rest * width];
+    if turned.is_empty() {
+        return turned;
+    }
+    let mut row = vec![0.0; width];
+    for (at, values) in table.chunks_exact(rest).enumerate() {
+        row.iter_mut().enumerate().for_each(|(other, x)| *x = matrix(at, other));
+        for (sums, value) in turned.chunks_exact_mut(width).zip(values) {
+            sums.iter_mut().zip(&row).for_each(|(sum, x)| *sum += value * x);
+        }
+    }
+    turned
+}
 
 /// The product of the means of all factors but those of a subset.
 fn others<S: Borrow<Share>>(shares: &[S], subset: &[usize]) -> f64 {
@@ -755,19 +900,37 @@ fn read(tables: &[Table], groups: &Groups, prior: &Independent) -> (Vec<Option<S
     let basis =
         |(axis, groups): (&Axis, &Option<Vec<u32>>)| groups.as_ref().map(|groups| Arc::new(Basis::new(axis, groups)));
     let bases: Vec<Option<Arc<Basis>>> = prior.axes.iter().zip(groups).map(basis).collect();
-    let looks = DECAYS.iter().map(|decay| Look::with_decay(&bases, tables, *decay));
-    let best = looks.max_by(|a, b| a.evidence.total_cmp(&b.evidence)).expect("there are decays to be tried");
-    let best = if tables.iter().all(|table| table.columns.len() == 2) { best.again() } else { best };
-    (best.columns, best.sets)
+    let best = best_look(|decay| Look::with_decay(&bases, tables, decay));
+    let sets = best.likelihoods.posteriors(&best.readings, tables.iter().map(|table| &table.columns[..]));
+    let sets = if tables.iter().all(|table| table.columns.len() == 2) { best.again(sets) } else { sets };
+    (best.columns, sets)
+}
+
+/// The reading under the decay that fits best, found by going uphill from the middle of those that are tried.
+fn best_look(look: impl Fn(f64) -> Look) -> Look {
+    let mut at = DECAYS.len() / 2;
+    let mut best = look(DECAYS[at]);
+    for step in [-1, 1] {
+        let start = at;
+        while let Some((next, decay)) = at.checked_add_signed(step).and_then(|next| Some((next, DECAYS.get(next)?))) {
+            let other = look(*decay);
+            if other.likelihoods.evidence <= best.likelihoods.evidence {
+                break;
+            }
+            (at, best) = (next, other);
+        }
+        if at != start {
+            break;
+        }
+    }
+    best
 }
 
 /// A reading of tables of equally many columns.
 struct Look {
-    /// The logarithm of how likely the tables are.
-    evidence: f64,
     columns: Vec<Option<Scores>>,
     readings: Vec<Reading>,
-    sets: Vec<Set>,
+    likelihoods: Likelihoods,
 }
 
 impl Look {
@@ -776,14 +939,14 @@ impl Look {
         let columns: Vec<Option<Scores>> =
             bases.iter().map(|basis| basis.as_ref().map(|basis| Scores::new(basis, decay))).collect();
         let readings: Vec<Reading> = tables.iter().map(|table| table.read(&columns)).collect();
-        let (evidence, sets) = posteriors(&readings, tables.iter().map(|table| &table.columns[..]));
-        Self { evidence, columns, readings, sets }
+        let likelihoods = Likelihoods::new(&readings);
+        Self { columns, readings, likelihoods }
     }
 
     /// The posterior of pairs of columns if it is taken for known beforehand what the other pairs imply for each, unless the
     /// tables speak against it. How far to go towards that is the same for all, and fitted to the tables.
-    fn again(mut self) -> Self {
-        let guesses = self.guesses();
+    fn again(&self, mut sets: Vec<Set>) -> Vec<Set> {
+        let guesses = self.guesses(&sets);
         let expected = |(guess, reading): (&Vec<f64>, &Reading)| -> Vec<f64> {
             guess.iter().zip(&reading.singular).map(|(guess, singular)| guess * singular).collect()
         };
@@ -810,20 +973,21 @@ impl Look {
             }),
         };
         let left: Vec<Reading> = expected.iter().zip(&self.readings).map(left).collect();
-        let (evidence, corrections) = posteriors(&left, self.sets.iter().map(|set| &set.columns[..]));
-        if evidence <= self.evidence {
-            return self;
+        let likelihoods = Likelihoods::new(&left);
+        if likelihoods.evidence <= self.likelihoods.evidence {
+            return sets;
         }
+        let corrections = likelihoods.posteriors(&left, sets.iter().map(|set| &set.columns[..]));
         // What tables say nothing of keeps the scale of the whole interaction, of which this is but what was left.
-        for ((set, correction), guess) in self.sets.iter_mut().zip(corrections).zip(&guesses) {
+        for ((set, correction), guess) in sets.iter_mut().zip(corrections).zip(&guesses) {
             set.mean = correction.mean.iter().zip(guess).map(|(x, guess)| x + way * guess).collect();
             (set.variance, set.gain, set.narrowed) = (correction.variance, correction.gain, correction.narrowed);
         }
-        Self { evidence, ..self }
+        sets
     }
 
     /// What the other pairs imply for each, in its scores.
-    fn guesses(&self) -> Vec<Vec<f64>> {
+    fn guesses(&self, sets: &[Set]) -> Vec<Vec<f64>> {
         // Seen scores in terms of as many orthonormal functions: R R^⊤ = L L^⊤.
         let root = |scores: &Option<Scores>| {
             let Some(Scores { seen, rotation, .. }) = scores.as_ref().filter(|scores| scores.seen > 0) else {
@@ -840,7 +1004,7 @@ impl Look {
             let mean = Mat::from_fn(sizes[a], sizes[b], |r, c| set.mean[r * sizes[b] + c]);
             ([a, b], roots[a].transpose() * mean * &roots[b])
         };
-        let pairs: Vec<completion::Pair> = self.sets.iter().map(block).collect();
+        let pairs: Vec<completion::Pair> = sets.iter().map(block).collect();
         let in_scores = |(([a, b], _), guess): (&completion::Pair, Mat<f64>)| {
             let half = solve_transposed(&roots[*a], guess);
             let whole = solve_transposed(&roots[*b], half.transpose().to_owned());
@@ -861,15 +1025,29 @@ fn solve_transposed(lower: &Mat<f64>, mut b: Mat<f64>) -> Mat<f64> {
     b
 }
 
-/// The posteriors of tables with these columns under the law of scales that fits them best; the logarithm of their
-/// likelihood first.
-fn posteriors<'a>(readings: &[Reading], columns: impl Iterator<Item = &'a [usize]>) -> (f64, Vec<Set>) {
-    let likelihoods: Vec<[f64; SCALES]> = readings.iter().map(Reading::likelihoods).collect();
-    let (law, evidence) = fit_law(&likelihoods);
-    let posterior = |((reading, columns), likelihoods): ((&Reading, &[usize]), &[f64; SCALES])| {
-        reading.posterior(columns, likelihoods, &law)
-    };
-    (evidence, readings.iter().zip(columns).zip(&likelihoods).map(posterior).collect())
+/// How likely tables are under each candidate for their scale.
+struct Likelihoods {
+    /// The logarithm for all tables together, under the law of scales that fits them best.
+    evidence: f64,
+    law: [f64; SCALES],
+    /// Logarithms, table by table.
+    each: Vec<[f64; SCALES]>,
+}
+
+impl Likelihoods {
+    fn new(readings: &[Reading]) -> Self {
+        let each: Vec<[f64; SCALES]> = readings.iter().map(Reading::likelihoods).collect();
+        let (law, evidence) = fit_law(&each);
+        Self { evidence, law, each }
+    }
+
+    /// The posteriors of the tables, which have these columns.
+    fn posteriors<'a>(&self, readings: &[Reading], columns: impl Iterator<Item = &'a [usize]>) -> Vec<Set> {
+        let posterior = |((reading, columns), likelihoods): ((&Reading, &[usize]), &[f64; SCALES])| {
+            reading.posterior(columns, likelihoods, &self.law)
+        };
+        readings.iter().zip(columns).zip(&self.each).map(posterior).collect()
+    }
 }
 
 /// A released table, as shares of the rows.
@@ -942,19 +1120,9 @@ impl Table {
     fn read(&self, columns: &[Option<Scores>]) -> Reading {
         let scores: Vec<&Scores> =
             self.columns.iter().map(|column| columns[*column].as_ref().expect("it is in a table")).collect();
-        // One column after the other: the first index is contracted and its score becomes the last.
         let mut values = self.values.clone();
         for (scores, size) in scores.iter().zip(&self.sizes) {
-            let rest = values.len() / size;
-            let mut next = vec![0.0; rest * scores.seen];
-            for group in 0..*size {
-                for (r, x) in values[group * rest..][..rest].iter().enumerate() {
-                    for (score, sum) in next[r * scores.seen..][..scores.seen].iter_mut().enumerate() {
-                        *sum += x * scores.readers[(group, score)];
-                    }
-                }
-            }
-            values = next;
+            values = turn(&values, *size, scores.seen, |group, score| scores.readers[(group, score)]);
         }
         let mut singular = vec![1.0];
         for scores in &scores {
@@ -981,17 +1149,18 @@ impl Table {
 impl Reading {
     /// The logarithm of the likelihood of each candidate for s.
     fn likelihoods(&self) -> [f64; SCALES] {
+        // What each moment would have without noise and for s = 1, and its square, both in terms of the noise.
+        let clear: Vec<f64> = self.singular.iter().map(|singular| singular * singular / self.noise).collect();
+        let squares: Vec<f64> = self.moments.iter().map(|y| y * y / self.noise).collect();
+        let of_noise = clear.len() as f64 * self.noise.ln();
         std::array::from_fn(|candidate| {
             let s = scale(candidate);
-            let one = |(y, singular): (&f64, &f64)| {
-                let variance = s * singular * singular + self.noise;
-                -0.5 * (variance.ln() + y * y / variance)
-            };
+            let (logarithms, quotients) = log_and_quotients(s, &clear, &squares);
             let of_product = self.product.as_ref().map_or(0.0, |product| {
                 let (miss, variance) = self.miss(product, s);
-                -0.5 * (variance.ln() + miss * miss / variance)
+                variance.ln() + miss * miss / variance
             });
-            self.moments.iter().zip(&self.singular).map(one).sum::<f64>() + of_product
+            -0.5 * (of_noise + logarithms + quotients + of_product)
         })
     }
 
@@ -1029,8 +1198,8 @@ impl Reading {
             narrowed
         });
         let scale = weights.iter().enumerate().map(|(candidate, weight)| weight * scale(candidate)).sum();
-        let spread = OnceLock::new();
-        Set { columns: columns.to_vec(), mean, variance, gain, noise: self.noise, scale, narrowed, spread }
+        let (spread, by_group) = (OnceLock::new(), ByGroup::default());
+        Set { columns: columns.to_vec(), mean, variance, gain, noise: self.noise, scale, narrowed, spread, by_group }
     }
 
     /// How far a product of signs moves the mean, and what else it does to the posterior, averaged over the scales. The
@@ -1054,6 +1223,23 @@ impl Reading {
         let noise = product.noise + self.noise * dot(&direction, &felt);
         (steps, Narrowed { less, gain, felt, noise })
     }
+}
+
+/// Σ ln(1 + s x) and Σ y / (1 + s x). Logarithms are taken of products of so few factors that they stay finite: noise is at
+/// least 10⁻¹⁸ of what it is added to, and s at most 4.
+fn log_and_quotients(s: f64, x: &[f64], y: &[f64]) -> (f64, f64) {
+    const FACTORS: usize = 16;
+    let (mut logarithms, mut quotients) = (0.0, 0.0);
+    for (x, y) in x.chunks(FACTORS).zip(y.chunks(FACTORS)) {
+        let mut product = 1.0;
+        for (x, y) in x.iter().zip(y) {
+            let total = 1.0 + s * x;
+            product *= total;
+            quotients += y / total;
+        }
+        logarithms += f64::ln(product);
+    }
+    (logarithms, quotients)
 }
 
 impl Narrowed {
@@ -1101,9 +1287,13 @@ impl Basis {
         // E 1_g e_k, less its projection on the probabilities of the groups.
         let mut masses = vec![0.0; count];
         let mut moments = Mat::<f64>::zeros(count, functions.len());
+        let mut by_group = vec![None; count];
         for (place, cell) in axis.partition().iter().enumerate() {
             let group = groups[*cell as usize] as usize;
             masses[group] += axis.mass()[place];
+            if axis.mass()[place] > 1e-9 {
+                by_group[group].get_or_insert(place);
+            }
             for (at, e) in functions.iter().enumerate() {
                 moments[(group, at)] += axis.mass()[place] * e[place];
             }
@@ -1113,7 +1303,7 @@ impl Basis {
             let along = (0..count).map(|group| masses[group] * moments[(group, at)]).sum::<f64>() / square;
             (0..count).for_each(|group| moments[(group, at)] -= along * masses[group]);
         }
-        Self { functions, orders, moments }
+        Self { functions, orders, moments, by_group }
     }
 
     /// The prior variance of what lies beyond the functions: of the next cosine, or of levels that are merged.
@@ -1129,7 +1319,15 @@ impl Scores {
         let (outside, basis) = (basis.outside(decay), basis.clone());
         if k == 0 {
             let (rotation, readers) = (Mat::zeros(0, 0), Mat::zeros(count, 0));
-            return Self { basis, rotation, seen: 0, singular: vec![], readers, outside };
+            return Self {
+                basis,
+                rotation,
+                seen: 0,
+                singular: vec![],
+                readers,
+                outside,
+                by_group: vec![Vec::new(); count],
+            };
         }
         let root: Vec<f64> = basis.orders.iter().map(|order| order.powf(-0.5 * decay)).collect();
         let matrix = Mat::from_fn(count, k, |group, at| basis.moments[(group, at)] * root[at]);
@@ -1145,7 +1343,14 @@ impl Scores {
         let readers = Mat::from_fn(count, seen, |group, score| {
             (0..k).map(|at| matrix[(group, at)] * vectors[(at, k - 1 - score)]).sum::<f64>() / singular[score]
         });
-        Self { basis, rotation, seen, singular, readers, outside }
+        let of_group = |group: usize| match &basis.by_group[group] {
+            Some(place) => (0..seen)
+                .map(|score| (0..k).map(|at| rotation[(score, at)] * basis.functions[at][*place]).sum())
+                .collect(),
+            None => vec![0.0; seen],
+        };
+        let by_group = (0..count).map(of_group).collect();
+        Self { basis, rotation, seen, singular, readers, outside, by_group }
     }
 
     fn rotate(&self, basis: &[f64]) -> Vec<f64> {

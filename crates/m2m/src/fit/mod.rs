@@ -132,16 +132,23 @@ pub struct Fit {
     alpha: Vec<f64>,
     maps: Vec<Box<dyn FeatureMap>>,
     blocks: Vec<Moments>,
-    points: OnceLock<Arc<Points>>,
+    points: OnceLock<PriorPoints>,
+    /// Fewer points, by which errors of models are judged where tables tell of interactions.
+    judges: OnceLock<PriorPoints>,
     /// Where points stand for every feature: of which design, and the covariance of those features.
     drawn: Option<(Design, Arc<Mat<f64>>)>,
+    weights: OnceLock<Vec<f64>>,
+    /// Points of which none has a negative weight, and their weights.
+    positive: OnceLock<(Arc<Points>, Vec<f64>)>,
+}
+
+/// Random points of the prior, and what is found out about them when it is first needed.
+struct PriorPoints {
+    points: Arc<Points>,
     /// For each known column, the cell of every point.
     cells: OnceLock<Vec<Vec<u32>>>,
     /// For each column, the scores of every point.
     scores: Vec<OnceLock<PointScores>>,
-    weights: OnceLock<Vec<f64>>,
-    /// Points of which none has a negative weight, and their weights.
-    positive: OnceLock<(Arc<Points>, Vec<f64>)>,
 }
 
 /// The variances τ² of the density ratio per direction, by the order of effects.
@@ -185,8 +192,12 @@ const MAX_TAU: f64 = 1.0;
 /// is held to this by so many observations.
 const UNSEEN_TAU: f64 = 0.1;
 const HELD: f64 = 0.25;
+/// Points by which errors of models are judged, at most: errors need not be known as well as what they are errors of.
+const JUDGES: usize = 20_000;
 /// Points are raked until they are this near to all tables, as a part of all rows: much nearer than random points are.
 const RAKED: f64 = 3e-4;
+/// Or until a sweep leaves more than this part of the distance of the last.
+const SLOW: f64 = 0.97;
 /// Where points are in tables is kept for so many of them, at most.
 const MOST_PLACES: usize = 1 << 24;
 /// The variance of interactions where nothing in the release speaks of them: any correlation is possible.
@@ -293,9 +304,8 @@ impl Fit {
             maps,
             blocks,
             points: OnceLock::new(),
+            judges: OnceLock::new(),
             drawn: None,
-            cells: OnceLock::new(),
-            scores: schema.columns().iter().map(|_| OnceLock::new()).collect(),
             interactions: None,
             tables: Tables::default(),
             weights: OnceLock::new(),
@@ -328,9 +338,9 @@ impl Fit {
             let given = !matches!(fit.options.prior, Prior::Learned);
             let same = other.filter(|other| given && other.schema == fit.schema);
             let (points, gram) = match same.and_then(|other| Some((other.points.get()?, other.drawn.as_ref()?))) {
-                Some((points, (of, gram))) if *of == design => (points.clone(), gram.clone()),
+                Some((drawn, (of, gram))) if *of == design => (drawn.points.clone(), gram.clone()),
                 _ => {
-                    let points = fit.draw(|_| true, |_, _| true);
+                    let points = fit.draw(fit.options.samples, |_| true, |_, _| true);
                     too_large(points.kept().len())?;
                     let mut gram = points.gram(Simd::detect());
                     rank_one(&mut gram, points.mean(), -1.0);
@@ -339,7 +349,7 @@ impl Fit {
             };
             fit.mean = points.mean().to_vec();
             fit.kept = points.kept().to_vec();
-            let _ = fit.points.set(points);
+            let _ = fit.points.set(fit.prior_points(points));
             fit.drawn = Some((design, gram.clone()));
             let all = Triangle::from_fn(fit.mean.len(), |i, j| gram[(i, j)]);
             Gram { all, main: None, pairs: Vec::new() }
@@ -407,10 +417,10 @@ impl Fit {
     }
 
     /// Random points of the prior with their features.
-    fn draw(&self, wanted: impl Fn(usize) -> bool, keep: impl Fn(usize, usize) -> bool) -> Points {
+    fn draw(&self, samples: usize, wanted: impl Fn(usize) -> bool, keep: impl Fn(usize, usize) -> bool) -> Points {
         let panels = match &self.options.prior {
             Prior::Sample(table) => table.0.to_vec(),
-            _ => self.prior.sample(&self.schema, self.options.samples.max(1), self.options.seed),
+            _ => self.prior.sample(&self.schema, samples.max(1), self.options.seed),
         };
         let maps: Vec<(usize, &dyn FeatureMap, f64)> = self
             .maps
@@ -423,11 +433,30 @@ impl Fit {
     }
 
     fn points(&self) -> &Points {
+        &self.all_points().points
+    }
+
+    fn all_points(&self) -> &PriorPoints {
         self.points.get_or_init(|| {
             let kept: std::collections::HashSet<(usize, usize)> = self.kept.iter().copied().collect();
             let wanted = |block: usize| self.kept.iter().any(|(other, _)| *other == block);
-            Arc::new(self.draw(wanted, |block, feature| kept.contains(&(block, feature))))
+            let keep = |block: usize, feature: usize| kept.contains(&(block, feature));
+            self.prior_points(Arc::new(self.draw(self.options.samples, wanted, keep)))
         })
+    }
+
+    /// The points by which errors of models are judged.
+    fn judging_points(&self) -> &PriorPoints {
+        if self.interactions.is_none() || self.options.samples <= JUDGES {
+            return self.all_points();
+        }
+        // Without features: where tables tell of interactions nothing else is solved for.
+        self.judges.get_or_init(|| self.prior_points(Arc::new(self.draw(JUDGES, |_| false, |_, _| false))))
+    }
+
+    fn prior_points(&self, points: Arc<Points>) -> PriorPoints {
+        let scores = self.schema.columns().iter().map(|_| OnceLock::new()).collect();
+        PriorPoints { points, cells: OnceLock::new(), scores }
     }
 
     /// Coefficients of this fit in the order of the points' features.
@@ -579,19 +608,27 @@ impl Fit {
     /// Functions, sampled at the points. All have the variance of the interactions of all their columns, so that answers
     /// stay linear.
     fn sampled(&self, functions: &[Checked], columns: &[usize]) -> Vec<Functional> {
-        let (tau, composed) = (self.taus.among(columns), self.composed(columns));
+        let at = self.all_points();
+        let (tau, composed) = (self.taus.among(columns), self.composed(at, columns));
         functions
             .iter()
             .map(|function| {
-                let values = self.points().values(&self.schema, function, |value| value.weight());
-                self.sampled_functional(values, tau, columns, &composed)
+                let values = at.points.values(&self.schema, function, |value| value.weight());
+                self.sampled_functional(at, values, tau, columns, &composed)
             })
             .collect()
     }
 
-    /// A function of some columns, given by its values at the points, where composition adds this to the weights.
-    fn sampled_functional(&self, values: Vec<f64>, tau: f64, columns: &[usize], composed: &[f64]) -> Functional {
-        let points = self.points();
+    /// A function of some columns, given by its values at points, where composition adds this to the weights.
+    fn sampled_functional(
+        &self,
+        at: &PriorPoints,
+        values: Vec<f64>,
+        tau: f64,
+        columns: &[usize],
+        composed: &[f64],
+    ) -> Functional {
+        let points = &*at.points;
         let mean = values.iter().sum::<f64>() / points.count() as f64;
         let mut functional = Functional { mean, tau, ..Functional::default() };
         if self.knowledge.is_empty() {
@@ -600,13 +637,13 @@ impl Fit {
                 .iter()
                 .zip(points.mean())
                 .map(|(moment, feature)| tau * (moment - if self.options.centred { mean * feature } else { 0.0 }));
-            functional.k = self.in_own_order(&k.collect::<Vec<_>>());
+            functional.k = reorder(points.kept(), &k.collect::<Vec<_>>(), &self.kept);
             functional.rest = values.iter().map(|x| x - mean).collect();
         } else {
             let mut rest: Vec<f64> = values.iter().map(|x| x - mean).collect();
             let mut tilted = vec![0.0; self.kept.len()];
             let centred = rest.clone();
-            let all = self.knowledge.iter().zip(self.point_cells()).enumerate();
+            let all = self.knowledge.iter().zip(self.point_cells(at)).enumerate();
             // Tables tell columns apart, and what others do to this function is only the points' accident.
             let asked = |column: &usize| self.interactions.is_none() || columns.contains(column);
             for (column, (known, cells)) in all.filter(|(column, _)| asked(column)) {
@@ -637,14 +674,14 @@ impl Fit {
             let rest_mean = rest.iter().sum::<f64>() / points.count() as f64;
             let moments = points.moments(&rest);
             let k = moments.iter().zip(points.mean()).map(|(moment, feature)| tau * (moment - rest_mean * feature));
-            let mut k = self.in_own_order(&k.collect::<Vec<_>>());
+            let mut k = reorder(points.kept(), &k.collect::<Vec<_>>(), &self.kept);
             for effect in &functional.effects {
                 self.knowledge[effect.column].add_effects(&effect.cells, &mut k);
             }
             k.iter_mut().zip(tilted).for_each(|(k, x)| *k += x);
             functional.k = k;
             if let Some(interactions) = &self.interactions {
-                functional.projections = interactions.project(&self.scores(columns), &rest, columns);
+                functional.projections = interactions.project(&self.scores(at, columns), &rest, columns);
                 functional.interaction = interactions.projected_value(&functional.projections, columns)
                     + dot(composed, &rest) / points.count() as f64;
             }
@@ -657,15 +694,10 @@ impl Fit {
         functional
     }
 
-    /// Numbers per feature of the points in the order of this fit's features.
-    fn in_own_order(&self, numbers: &[f64]) -> Vec<f64> {
-        reorder(self.points().kept(), numbers, &self.kept)
-    }
-
     /// The scores of every point in some columns, by the place of the column; nothing for the others.
-    fn scores(&self, columns: &[usize]) -> Vec<Cow<'_, PointScores>> {
+    fn scores<'a>(&self, at: &'a PriorPoints, columns: &[usize]) -> Vec<Cow<'a, PointScores>> {
         let of = |column: usize, interactions: &Interactions| {
-            let (axis, panels) = (&self.prior.axes[column], self.points().panels());
+            let (axis, panels) = (&self.prior.axes[column], at.points.panels());
             let places: Vec<(u32, f32)> = panels
                 .iter()
                 .flat_map(|panel| (0..panel.len()).map(|row| axis.locate(panel.record(row).value(column))))
@@ -674,18 +706,18 @@ impl Fit {
         };
         let kept = |(column, scores)| match &self.interactions {
             Some(interactions) if columns.contains(&column) => {
-                let scores: &OnceLock<PointScores> = scores;
+                let scores: &'a OnceLock<PointScores> = scores;
                 Cow::Borrowed(scores.get_or_init(|| of(column, interactions)))
             }
             _ => Cow::Owned(PointScores::default()),
         };
-        self.scores.iter().enumerate().map(kept).collect()
+        at.scores.iter().enumerate().map(kept).collect()
     }
 
     /// What the composition of some columns adds to the weight of every point.
-    fn composed(&self, columns: &[usize]) -> Vec<f64> {
+    fn composed(&self, at: &PriorPoints, columns: &[usize]) -> Vec<f64> {
         match &self.interactions {
-            Some(interactions) => interactions.composed(self.point_cells(), columns),
+            Some(interactions) => interactions.composed(self.point_cells(at), columns),
             None => Vec::new(),
         }
     }
@@ -715,7 +747,7 @@ impl Fit {
     }
 
     /// Puts the answers to some functionals together.
-    fn answer(&self, functionals: &[Functional], sampled: Option<&[usize]>) -> Means {
+    fn answer(&self, functionals: &[Functional], sampled: Option<(&PriorPoints, &[usize])>) -> Means {
         let (count, m) = (functionals.len(), self.kept.len());
         let solved =
             self.factor.as_ref().map(|factor| factor.solve(Mat::from_fn(m, count, |i, j| functionals[j].k[i])));
@@ -762,7 +794,7 @@ impl Fit {
             for j in 0..=i {
                 let g = &functionals[j];
                 let (known, ignorance, tables) = match sampled {
-                    Some(columns) => self.sampled_pair(f, g, columns),
+                    Some((_, columns)) => self.sampled_pair(f, g, columns),
                     None => self.closed_pair(f, g),
                 };
                 let posterior = known - dot(&f.k, &coefficients[j]);
@@ -793,8 +825,8 @@ impl Fit {
             }
             means.approximation[(i, i)] = means.approximation[(i, i)].max(0.0);
         }
-        if let Some(columns) = sampled {
-            let weights = self.weights(columns);
+        if let Some((at, columns)) = sampled {
+            let weights = self.weights_at(at, columns);
             let weighted: Vec<Vec<f64>> = functionals
                 .iter()
                 .zip(&means.values)
@@ -847,7 +879,7 @@ impl Fit {
         let points = if self.knowledge.is_empty() {
             self.points()
         } else {
-            own = self.draw(|_| true, |_, _| true);
+            own = self.draw(self.options.samples, |_| true, |_, _| true);
             &own
         };
         let m = points.kept().len();
@@ -935,8 +967,15 @@ impl Fit {
         let made: Vec<Vec<u32>> =
             margins.iter().filter(|_| room).map(|margin| filled(margin, vec![0; weights.len()])).collect();
         let mut scratch = vec![0; if room { 0 } else { weights.len() }];
+        let sum_up = |places: &[u32], weights: &[f64], sums: &mut Vec<f64>, len: usize| {
+            sums.clear();
+            sums.resize(len, 0.0);
+            weights.iter().zip(places).for_each(|(weight, place)| sums[*place as usize] += weight);
+        };
         // Columns that go closely together take many sweeps; where there are many tables, time does not allow them.
         let sweeps = (2000 / margins.len().max(1)).clamp(10, 40);
+        let (mut sums, mut next) = (Vec::new(), Vec::new());
+        let (mut summed, mut last) = (false, f64::INFINITY);
         for _ in 0..sweeps {
             let mut farthest = 0.0f64;
             for (at, (margin, target)) in margins.iter().zip(&targets).enumerate() {
@@ -944,20 +983,35 @@ impl Fit {
                     scratch = filled(margin, scratch);
                 }
                 let places = made.get(at).unwrap_or(&scratch);
-                let mut sums = vec![0.0; target.len()];
-                weights.iter().zip(places).for_each(|(weight, place)| sums[*place as usize] += weight);
+                if !summed {
+                    sum_up(places, &weights, &mut sums, target.len());
+                }
                 let gap = target.iter().zip(&sums).map(|(x, y)| (x.max(0.0) - y).abs()).sum::<f64>();
                 farthest = farthest.max(gap / weights.len() as f64);
-                let ratio: Vec<f64> = target
-                    .iter()
-                    .zip(&sums)
-                    .map(|(x, y)| if *y > 0.0 { (x.max(0.0) / y).clamp(0.2, 5.0) } else { 1.0 })
-                    .collect();
-                weights.iter_mut().zip(places).for_each(|(weight, place)| *weight *= ratio[*place as usize]);
+                // What the weights are to be multiplied by.
+                for (sum, target) in sums.iter_mut().zip(target) {
+                    *sum = if *sum > 0.0 { (target.max(0.0) / *sum).clamp(0.2, 5.0) } else { 1.0 };
+                }
+                // In the same go the next table is added up: weights and places come from far away in memory.
+                let after = (at + 1) % margins.len();
+                summed = room;
+                if room {
+                    next.clear();
+                    next.resize(targets[after].len(), 0.0);
+                    for ((weight, place), other) in weights.iter_mut().zip(places).zip(&made[after]) {
+                        *weight *= sums[*place as usize];
+                        next[*other as usize] += *weight;
+                    }
+                    std::mem::swap(&mut sums, &mut next);
+                } else {
+                    weights.iter_mut().zip(places).for_each(|(weight, place)| *weight *= sums[*place as usize]);
+                }
             }
-            if farthest < RAKED {
+            // Tables that contradict each other a little are met no better by going on.
+            if farthest < RAKED || farthest > SLOW * last {
                 break;
             }
+            last = farthest;
         }
         normalised(weights)
     }
@@ -967,7 +1021,7 @@ impl Fit {
         self.positive.get_or_init(|| {
             let Some(interactions) = &self.interactions else {
                 let weights = self.make_positive_weights();
-                return (self.points.get().expect("the weights are those of points").clone(), weights);
+                return (self.all_points().points.clone(), weights);
             };
             let count = self.options.samples.max(1);
             let (panels, cells) = tree::sample(interactions, &self.prior, &self.schema, count, self.options.seed);
@@ -984,10 +1038,21 @@ impl Fit {
     }
 
     /// The same for functions of some columns, where tables tell of their interactions.
-    fn weights_among(&self, interactions: &Interactions, columns: &[usize]) -> Vec<f64> {
-        let mut weights = interactions.weights(&self.scores(columns), self.point_cells(), columns);
+    fn weights_among(&self, interactions: &Interactions, at: &PriorPoints, columns: &[usize]) -> Vec<f64> {
+        let mut weights = interactions.weights(&self.scores(at, columns), self.point_cells(at), columns);
         weights.iter_mut().for_each(|weight| *weight += 1.0);
         normalised(weights)
+    }
+
+    /// Unbiased weights of points for functions of some columns.
+    fn weights_at(&self, at: &PriorPoints, columns: &[usize]) -> Cow<'_, [f64]> {
+        let all = self.points.get().is_some_and(|points| std::ptr::eq(points, at));
+        match &self.interactions {
+            Some(interactions) if !all || columns.len() < self.schema.columns().len() => {
+                Cow::Owned(self.weights_among(interactions, at, columns))
+            }
+            _ => Cow::Borrowed(self.all_weights()),
+        }
     }
 
     /// The estimated means of functions over all rows, without their errors.
@@ -1005,9 +1070,9 @@ impl Fit {
     }
 
     /// The cell of every point in each column that is known.
-    fn point_cells(&self) -> &[Vec<u32>] {
-        self.cells.get_or_init(|| {
-            let panels = self.points().panels();
+    fn point_cells<'a>(&self, at: &'a PriorPoints) -> &'a [Vec<u32>] {
+        at.cells.get_or_init(|| {
+            let panels = at.points.panels();
             let of = |known: &Knowledge| {
                 panels.iter().flat_map(|panel| (0..panel.len()).map(|row| known.cells.one(panel.record(row)))).collect()
             };
@@ -1045,7 +1110,8 @@ impl Fit {
     fn make_weights(&self) -> Vec<f64> {
         let points = self.points();
         if let Some(interactions) = &self.interactions {
-            return self.weights_among(interactions, &(0..self.schema.columns().len()).collect::<Vec<_>>());
+            let every: Vec<usize> = (0..self.schema.columns().len()).collect();
+            return self.weights_among(interactions, self.all_points(), &every);
         }
         if self.knowledge.is_empty() && self.closed.is_some() {
             return self.weights_of_points();
@@ -1057,7 +1123,7 @@ impl Fit {
         if self.alpha.is_empty() || self.knowledge.is_empty() {
             return normalised(weights);
         }
-        let cells = self.point_cells();
+        let cells = self.point_cells(self.all_points());
         for (known, cells) in self.knowledge.iter().zip(cells) {
             // What the points have of each cell, and not the prior: a cell of few points must not count for more.
             let mut masses = vec![0.0; known.cells.len()];
@@ -1162,7 +1228,7 @@ impl Model for Fit {
 
     fn totals(&self, functions: &[Checked]) -> Totals {
         let (functionals, sampled) = self.functionals(functions);
-        let means = self.answer(&functionals, sampled.as_deref());
+        let means = self.answer(&functionals, sampled.as_deref().map(|columns| (self.all_points(), columns)));
         let square = self.rows * self.rows;
         let scaled = |matrix: &Mat<f64>| faer::Scale(square) * matrix;
         let variance = self.count_deviation * self.count_deviation;
@@ -1202,12 +1268,7 @@ impl WeightedSample for Fit {
     }
 
     fn weights(&self, columns: &[usize]) -> Cow<'_, [f64]> {
-        match &self.interactions {
-            Some(interactions) if columns.len() < self.schema.columns().len() => {
-                Cow::Owned(self.weights_among(interactions, columns))
-            }
-            _ => Cow::Borrowed(self.all_weights()),
-        }
+        self.weights_at(self.all_points(), columns)
     }
 
     fn positive(&self) -> Positive<'_> {
@@ -1215,17 +1276,26 @@ impl WeightedSample for Fit {
         Positive { sample: Box::new(Drawn { schema: &self.schema, points }), weights }
     }
 
+    fn judges(&self) -> Box<dyn Sample + '_> {
+        Box::new(Drawn { schema: &self.schema, points: &self.judging_points().points })
+    }
+
     fn covariance(&self, functions: &Mat<f64>, columns: &[usize]) -> Mat<f64> {
         let tau = self.taus.among(&(0..self.schema.columns().len()).collect::<Vec<_>>());
-        let composed = self.composed(columns);
-        let values = |j: usize| (0..functions.nrows()).map(|i| functions[(i, j)]).collect();
-        let functionals: Vec<Functional> =
-            (0..functions.ncols()).map(|j| self.sampled_functional(values(j), tau, columns, &composed)).collect();
-        let means = self.answer(&functionals, Some(columns));
+        let at = self.judging_points();
+        let composed = self.composed(at, columns);
+        let functional =
+            |j: usize| self.sampled_functional(at, functions.col_as_slice(j).to_vec(), tau, columns, &composed);
+        let functionals: Vec<Functional> = (0..functions.ncols()).map(functional).collect();
+        let means = self.answer(&functionals, Some((at, columns)));
         let relative = self.count_deviation / self.rows;
+        // Models are learned on more points than they are judged by.
+        let judges = at.points.count();
+        let fewer = self.interactions.as_ref().map_or(1.0, |_| judges as f64 / self.options.samples.max(judges) as f64);
         Mat::from_fn(functions.ncols(), functions.ncols(), |i, j| {
             let shift = |i: usize| (means.slopes[i] - means.values[i]) * relative;
-            means.privacy[(i, j)] + means.approximation[(i, j)] + means.sampling[(i, j)] + shift(i) * shift(j)
+            let sampling = means.sampling[(i, j)] * fewer;
+            means.privacy[(i, j)] + means.approximation[(i, j)] + sampling + shift(i) * shift(j)
         })
     }
 }

@@ -12,6 +12,8 @@ use crate::privatise::Mechanism;
 /// stand out, many side by side do not. Each is weighed by how likely it makes the cells.
 const SMALLEST: [i32; 3] = [2, 1, 0];
 const ROUNDS: usize = 40;
+/// Or fewer, once no probability moves by more than this.
+const SETTLED: f64 = 1e-3;
 /// By how much the logarithm of the likelihood has to rise for one more law.
 const PRICE: f64 = 3.0;
 /// How much of the noise's variance remains at least in a cell that is taken for empty.
@@ -36,13 +38,22 @@ impl Tails {
 }
 
 /// Posterior means and variances of cells with noise of one deviation. `order` is that of the cells that have one.
-pub(super) fn shrink(
+pub(super) fn shrink(noisy: &[f64], noise: (f64, Tails), order: Option<Vec<usize>>) -> (Vec<f64>, Vec<f64>) {
+    let tried = if order.is_some() { &SMALLEST[..] } else { &SMALLEST[..1] };
+    shrink_with(tried, noisy, noise, order.unwrap_or_default())
+}
+
+/// The same for cells in order of which even those side by side have to stand out one by one.
+pub(super) fn shrink_apart(noisy: &[f64], noise: (f64, Tails)) -> (Vec<f64>, Vec<f64>) {
+    shrink_with(&SMALLEST[..1], noisy, noise, (0..noisy.len()).collect())
+}
+
+fn shrink_with(
+    tried: &[i32],
     noisy: &[f64],
     (deviation, tails): (f64, Tails),
-    order: Option<Vec<usize>>,
+    chain: Vec<usize>,
 ) -> (Vec<f64>, Vec<f64>) {
-    let tried = if order.is_some() { &SMALLEST[..] } else { &SMALLEST[..1] };
-    let chain = order.unwrap_or_default();
     let mut chains: Vec<Vec<usize>> =
         (0..noisy.len()).filter(|cell| !chain.contains(cell)).map(|cell| vec![cell]).collect();
     chains.push(chain);
@@ -88,7 +99,12 @@ impl Reading {
         for _ in 0..ROUNDS {
             let mut counts = Transitions::doubt(laws);
             chains.iter().for_each(|chain| _ = law.posterior(chain, &cells, |_, _| {}, &mut counts));
-            law = counts.normalised();
+            let next = counts.normalised();
+            let settled = law.distance(&next) < SETTLED;
+            law = next;
+            if settled {
+                break;
+            }
         }
         let mut moments = vec![(0.0, 0.0); z.len()];
         let mut keep = |cell: usize, shares: &[f64]| {
@@ -211,6 +227,14 @@ impl Transitions {
         Self { after: [steps; 2], weights: vec![1.0 / laws as f64; laws] }
     }
 
+    /// The largest difference of two probabilities.
+    fn distance(&self, other: &Self) -> f64 {
+        let steps = |law: &Self| law.after.map(|steps| [steps.same, steps.beside, steps.any]);
+        let of_steps = steps(self).into_iter().flatten().zip(steps(other).into_iter().flatten());
+        let of_weights = self.weights.iter().copied().zip(other.weights.iter().copied());
+        of_steps.chain(of_weights).map(|(one, two)| (one - two).abs()).fold(0.0, f64::max)
+    }
+
     /// From numbers to probabilities.
     fn normalised(mut self) -> Self {
         for steps in &mut self.after {
@@ -231,51 +255,53 @@ impl Transitions {
         counts: &mut Self,
     ) -> f64 {
         let laws = self.weights.len();
-        let best = |cell: usize| cells[cell].iter().fold(0.0f64, |best, law| best.max(law.likelihood));
-        let likelihoods = |cell: usize| -> Vec<f64> {
-            let best = best(cell);
-            cells[cell].iter().map(|law| law.likelihood / best).collect()
+        // How likely a cell is under each law, for the likeliest being 1, and that one's logarithm.
+        let weigh = |cell: usize, likelihoods: &mut [f64]| {
+            let best = cells[cell].iter().fold(0.0f64, |best, law| best.max(law.likelihood));
+            likelihoods.iter_mut().zip(&cells[cell]).for_each(|(x, law)| *x = law.likelihood / best);
+            best
         };
+        let (mut likelihoods, mut near) = (vec![0.0; laws], vec![0.0; laws]);
         let mut log = 0.0;
         // Forward: the laws of each cell given the cells up to it.
-        let mut forward: Vec<Vec<f64>> = Vec::with_capacity(chain.len());
-        for cell in chain {
-            let mut next = match forward.last() {
-                Some(last) => {
-                    let mut next = vec![0.0; laws];
-                    for (Steps { same, beside, any }, from) in self.after.iter().zip(by_emptiness(last)) {
-                        let (near, all) = (beside_of(&from), any * from.iter().sum::<f64>());
-                        for (s, p) in next.iter_mut().enumerate() {
-                            *p += same * from[s] + beside * near[s] + all * self.weights[s];
-                        }
-                    }
-                    next
-                }
-                None => self.weights.clone(),
-            };
-            next.iter_mut().zip(likelihoods(*cell)).for_each(|(p, likelihood)| *p *= likelihood);
-            log += (next.iter().sum::<f64>() * best(*cell)).ln();
-            normalise(&mut next);
-            forward.push(next);
+        let mut forward = vec![0.0; chain.len() * laws];
+        for (at, cell) in chain.iter().enumerate() {
+            let (before, here) = forward.split_at_mut(at * laws);
+            let next = &mut here[..laws];
+            if at == 0 {
+                next.copy_from_slice(&self.weights);
+            } else {
+                self.step(&before[(at - 1) * laws..], next);
+            }
+            let best = weigh(*cell, &mut likelihoods);
+            next.iter_mut().zip(&likelihoods).for_each(|(p, likelihood)| *p *= likelihood);
+            log += (next.iter().sum::<f64>() * best).ln();
+            normalise(next);
         }
         // Backward: how likely the cells after it are under each law of a cell.
-        let mut backward = vec![1.0; laws];
+        let (mut backward, mut here, mut later) = (vec![1.0; laws], vec![0.0; laws], vec![0.0; laws]);
         for (at, cell) in chain.iter().enumerate().rev() {
-            let mut here: Vec<f64> = forward[at].iter().zip(&backward).map(|(f, b)| f * b).collect();
+            let known = &forward[at * laws..][..laws];
+            here.iter_mut().zip(known).zip(&backward).for_each(|((x, f), b)| *x = f * b);
             normalise(&mut here);
             call(*cell, &here);
-            let mut later: Vec<f64> = likelihoods(*cell).iter().zip(&backward).map(|(l, b)| l * b).collect();
+            weigh(*cell, &mut likelihoods);
+            later.iter_mut().zip(&likelihoods).zip(&backward).for_each(|((x, l), b)| *x = l * b);
             normalise(&mut later);
+            beside_of(&later, &mut near);
             let from_any = dot(&self.weights, &later).max(1e-300);
             let mut began = 1.0;
             if at > 0 {
-                let taken: Vec<Steps> = (self.after.iter().zip(by_emptiness(&forward[at - 1])))
-                    .map(|(steps, from)| Steps {
-                        same: steps.same * dot(&from, &later),
-                        beside: steps.beside * dot(&beside_of(&from), &later),
+                let from = &forward[(at - 1) * laws..][..laws];
+                let taken = [(0, 0..1), (1, 1..laws)].map(|(kind, part): (usize, std::ops::Range<usize>)| {
+                    let (steps, from) = (self.after[kind], &from[part.clone()]);
+                    // Going to either side is as likely from one law to another as back.
+                    Steps {
+                        same: steps.same * dot(from, &later[part.clone()]),
+                        beside: steps.beside * dot(from, &near[part]),
                         any: steps.any * from.iter().sum::<f64>() * from_any,
-                    })
-                    .collect();
+                    }
+                });
                 let total = taken.iter().map(|steps| steps.same + steps.beside + steps.any).sum::<f64>().max(1e-300);
                 began = 0.0;
                 for (count, steps) in counts.after.iter_mut().zip(&taken) {
@@ -288,28 +314,33 @@ impl Transitions {
             for ((count, w), x) in counts.weights.iter_mut().zip(&self.weights).zip(&later) {
                 *count += began * w * x / from_any;
             }
-            let near = beside_of(&later);
-            backward = (0..laws)
-                .map(|s| {
-                    let Steps { same, beside, any } = self.after[usize::from(s > 0)];
-                    same * later[s] + beside * near[s] + any * from_any
-                })
-                .collect();
+            for (s, x) in backward.iter_mut().enumerate() {
+                let Steps { same, beside, any } = self.after[usize::from(s > 0)];
+                *x = same * later[s] + beside * near[s] + any * from_any;
+            }
         }
         log
     }
-}
 
-/// The part of the first law, and the part of all others.
-fn by_emptiness(laws: &[f64]) -> [Vec<f64>; 2] {
-    let of = |empty: bool| laws.iter().enumerate().map(|(at, p)| if (at == 0) == empty { *p } else { 0.0 }).collect();
-    [of(true), of(false)]
+    /// The laws of the next cell, given those of one.
+    fn step(&self, from: &[f64], next: &mut [f64]) {
+        let ([empty, other], last) = (self.after, from.len() - 1);
+        let any = empty.any * from[0] + other.any * from[1..].iter().sum::<f64>();
+        let beside = |at: usize| if at == 0 { empty.beside } else { other.beside } * from[at];
+        for (s, p) in next.iter_mut().enumerate() {
+            let same = if s == 0 { empty.same } else { other.same };
+            let near = 0.5 * (beside(s.saturating_sub(1)) + beside((s + 1).min(last)));
+            *p = same * from[s] + near + any * self.weights[s];
+        }
+    }
 }
 
 /// Half to either side; at an end the half that would leave stays.
-fn beside_of(from: &[f64]) -> Vec<f64> {
+fn beside_of(from: &[f64], near: &mut [f64]) {
     let last = from.len() - 1;
-    (0..=last).map(|at| 0.5 * (from[at.saturating_sub(1)] + from[(at + 1).min(last)])).collect()
+    for (at, x) in near.iter_mut().enumerate() {
+        *x = 0.5 * (from[at.saturating_sub(1)] + from[(at + 1).min(last)]);
+    }
 }
 
 fn normalise(numbers: &mut [f64]) {

@@ -93,8 +93,9 @@ pub fn fit(
     if !(penalty.is_finite() && penalty >= 0.0) {
         return fail(format!("the penalty is {penalty}; give a number of at least 0, such as 0.01"));
     }
-    let encoded = formula.encode(sample);
-    let (loss, classes) = learner.loss(formula, sample.schema(), &encoded)?;
+    let judges = sample.judges();
+    let judged = formula.encode(&*judges);
+    let (loss, classes) = learner.loss(formula, sample.schema(), &judged)?;
     let count = formula.names().len() * loss.scores();
     if count > MAX_COEFFICIENTS {
         return fail(format!(
@@ -105,7 +106,7 @@ pub fn fit(
     let mut used = options.weights.unwrap_or(learner.usual_weights());
     let mut found = None;
     if used == Weights::Unbiased {
-        let weights = sample.weights(formula.columns());
+        let (encoded, weights) = (formula.encode(sample), sample.weights(formula.columns()));
         // Scales need not be unbiased, and must not be negative.
         let columns =
             Columns::new(formula, &encoded, &weights.iter().map(|weight| weight.max(0.0)).collect::<Vec<_>>())?;
@@ -148,7 +149,7 @@ pub fn fit(
                 .into(),
         );
     }
-    let doubts = Doubts { sample, columns: formula.columns(), encoded: &encoded, share };
+    let doubts = Doubts { sample, columns: formula.columns(), judged: &judged, share };
     let coefficients = columns.coefficients(&doubts, &solution, loss, penalty);
     let swamped = coefficients.iter().filter(|value| value.caution.is_some()).count();
     if swamped > 0 {
@@ -254,7 +255,8 @@ struct Doubts<'a> {
     sample: &'a dyn WeightedSample,
     /// Those that the formula reads.
     columns: &'a [usize],
-    encoded: &'a Encoded,
+    /// The design at the points by which errors are judged.
+    judged: &'a Encoded,
     /// The weight of the points in which nothing is missing among that of all.
     share: f64,
 }
@@ -328,7 +330,7 @@ impl Columns {
 
     /// The coefficients of the design with their errors.
     fn coefficients(&self, doubts: &Doubts<'_>, solution: &Solution, loss: Loss, penalty: f64) -> Vec<Estimate> {
-        let &Doubts { sample, columns, encoded, share } = doubts;
+        let &Doubts { sample, columns, judged, share } = doubts;
         let (p, m) = (self.active.len(), loss.scores());
         let back = self.back();
         let values = multiply(back.as_ref(), solution.theta.as_ref());
@@ -344,7 +346,7 @@ impl Columns {
                     .flat_map(|start| {
                         let width = BLOCK.min(self.count * m - start);
                         let influence = influence.as_ref().subcols(start, width).to_owned();
-                        let moves = self.influence(encoded, solution, loss, &self.penalties(penalty), &influence);
+                        let moves = self.influence(judged, solution, loss, &self.penalties(penalty), &influence);
                         let covariance = sample.covariance(&moves, columns);
                         (0..width).map(|at| covariance[(at, at)].max(0.0).sqrt()).collect::<Vec<_>>()
                     })
@@ -356,7 +358,7 @@ impl Columns {
             let column = at % self.count;
             let deviation = if self.active.contains(&column) { deviations[at] } else { f64::NAN };
             let parts = Parts { approximation: deviation, ..Parts::default() };
-            let cells = encoded.design.col_as_slice(column);
+            let cells = judged.design.col_as_slice(column);
             let (low, high) = cells.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(*x), h.max(*x)));
             let swamped = loss != Loss::Square && deviation * (high - low) > SWAMPED;
             Estimate::new(values[(column, at / self.count)], parts).with_caution(swamped.then_some(Caution::Swamped))

@@ -31,11 +31,13 @@ impl Loss {
                 0.5 * gradient[0] * gradient[0]
             }
             Self::Logistic => {
-                let p = sigmoid(eta);
-                gradient[0] = p - y;
-                hessian[0] = p * sigmoid(-eta);
+                // One exponential for all: the probability of the likelier class is 1 / (1 + e).
+                let e = (-eta.abs()).exp();
+                let likelier = 1.0 / (1.0 + e);
+                gradient[0] = if eta >= 0.0 { likelier } else { e * likelier } - y;
+                hessian[0] = e * likelier * likelier;
                 // The score of the right class decides: no cancellation where the fit is sure and right.
-                if y > 0.5 { softplus(-eta) } else { softplus(eta) }
+                (if y > 0.5 { -eta } else { eta }).max(0.0) + e.ln_1p()
             }
             Self::Poisson => {
                 let mean = eta.exp();
@@ -80,11 +82,6 @@ pub(super) fn sigmoid(x: f64) -> f64 {
         let e = x.exp();
         e / (1.0 + e)
     }
-}
-
-/// $\ln(1 + e^x)$.
-fn softplus(x: f64) -> f64 {
-    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 #[cfg(test)]

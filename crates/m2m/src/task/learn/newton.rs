@@ -37,7 +37,22 @@ pub(super) const CHUNK: usize = 512;
 
 const MAX_STEPS: usize = 100;
 
+/// Points from which the search for a minimum over all of them starts, if there are several times as many.
+const FEW: usize = 8192;
+
 impl Problem {
+    /// The first of the points. They are in no order, so the minimum over some thousand of them is near.
+    fn first(&self, count: usize) -> Self {
+        let weight: f64 = self.weights[..count].iter().sum();
+        Self {
+            points: self.points.as_ref().subrows(0, count).to_owned(),
+            response: self.response[..count].to_vec(),
+            weights: self.weights[..count].iter().map(|x| x / weight).collect(),
+            loss: self.loss,
+            penalties: self.penalties.clone(),
+        }
+    }
+
     fn width(&self) -> usize {
         self.points.ncols()
     }
@@ -95,6 +110,12 @@ impl Problem {
     pub fn solve(&self, start: Mat<f64>) -> Solution {
         let p = self.width();
         let mut theta = start;
+        if self.weights.len() > 4 * FEW && self.loss != Loss::Square && self.weights.iter().all(|x| *x >= 0.0) {
+            let first = self.first(FEW).solve(theta.clone());
+            if first.converged {
+                theta = first.theta;
+            }
+        }
         let mut scale = None;
         let mut converged = false;
         let (mut value, mut gradient, mut hessian) = self.evaluate(&theta, true);
@@ -108,18 +129,19 @@ impl Problem {
                 for (at, step) in step.iter().enumerate() {
                     theta[(at % p, at / p)] += length * step;
                 }
-                let (next, ..) = self.evaluate(&theta, false);
-                if next <= value + 1e-4 * length * slope + 1e-14 * scale {
-                    break Some(theta);
+                // Whole steps are mostly taken, and the next one needs the Hessian there.
+                let next = self.evaluate(&theta, length == 1.0);
+                if next.0 <= value + 1e-4 * length * slope + 1e-14 * scale {
+                    break Some((theta, next));
                 }
                 length *= 0.5;
                 if length < 1e-12 {
                     break None;
                 }
             };
-            let Some(next) = next else { break };
+            let Some((next, found)) = next else { break };
             theta = next;
-            (value, gradient, hessian) = self.evaluate(&theta, true);
+            (value, gradient, hessian) = if found.2.is_some() { found } else { self.evaluate(&theta, true) };
             // The decrement before this step: the one that is left is its square.
             if length == 1.0 && -slope <= 1e-14 * scale {
                 converged = true;

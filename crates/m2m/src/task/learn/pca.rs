@@ -64,9 +64,12 @@ pub fn pca(sample: &dyn WeightedSample, columns: Option<&[String]>, standardise:
     let (means, deviations) = points.scales(&weights);
     let deviations = deviations.ok_or_else(|| points.still(&weights))?;
     let scales = if standardise { deviations } else { vec![1.0; d] };
-    let scaled = Mat::from_fn(points.values.nrows(), d, |row, at| {
-        if points.complete[row] { (points.values[(row, at)] - means[at]) / scales[at] } else { 0.0 }
-    });
+    let scale = |points: &Points| {
+        Mat::from_fn(points.values.nrows(), d, |row, at| {
+            if points.complete[row] { (points.values[(row, at)] - means[at]) / scales[at] } else { 0.0 }
+        })
+    };
+    let scaled = scale(&points);
     let eigen = gram(&scaled, &weights)
         .self_adjoint_eigen(Side::Lower)
         .map_err(|_| Error::Question("the values are too large for principal components; standardise them".into()))?;
@@ -79,12 +82,14 @@ pub fn pca(sample: &dyn WeightedSample, columns: Option<&[String]>, standardise:
     if values[d - 1] < -1e-9 * values[0] {
         notes.push("noise left negative variances, which were set to 0".into());
     }
+    let judges = Points::new(&*sample.judges(), columns)?;
+    let scaled = scale(&judges);
     let mut moves = multiply(scaled.as_ref(), vectors.as_ref());
     let square = |matrix: &Mat<f64>| Mat::from_fn(matrix.nrows(), d, |row, at| matrix[(row, at)].powi(2));
     let own = standardise.then(|| multiply(square(&scaled).as_ref(), square(&vectors).as_ref()));
     for at in 0..d {
         for row in 0..moves.nrows() {
-            let own = own.as_ref().map_or(f64::from(points.complete[row]), |own| own[(row, at)]);
+            let own = own.as_ref().map_or(f64::from(judges.complete[row]), |own| own[(row, at)]);
             moves[(row, at)] = (moves[(row, at)].powi(2) - values[at] * own) / share;
         }
     }

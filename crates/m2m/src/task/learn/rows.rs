@@ -85,6 +85,10 @@ impl WeightedSample for Rows {
         Positive { sample: Box::new(self), weights: &self.weights }
     }
 
+    fn judges(&self) -> Box<dyn Sample + '_> {
+        Box::new(self)
+    }
+
     /// The sample covariance over the number of rows.
     fn covariance(&self, functions: &Mat<f64>, _: &[usize]) -> Mat<f64> {
         let (n, p) = (functions.nrows(), functions.ncols());

@@ -103,6 +103,10 @@ impl WeightedSample for Sample {
         Positive { sample: Box::new(self), weights: &self.positive }
     }
 
+    fn judges(&self) -> Box<dyn estimate::Sample + '_> {
+        Box::new(self)
+    }
+
     fn covariance(&self, functions: &Mat<f64>, _: &[usize]) -> Mat<f64> {
         let total: f64 = self.positive.iter().sum();
         let p = functions.ncols();
