@@ -222,10 +222,30 @@ impl Range {
         if u > 1.0 { 1.0 } else { u }
     }
 
-    /// The value at a place in [0, 1].
+    /// The value at a place in [0, 1]. A number of at most a dozen digits comes back as it was from [`Range::unit`], whose
+    /// last bits are lost on the way: otherwise `x >= 14.5` would leave out rows with just that value.
     pub fn value(&self, unit: f64) -> f64 {
-        self.transform.invert(self.low + unit / self.inverse_width).clamp(self.min, self.max)
+        let x = self.transform.invert(self.low + unit / self.inverse_width);
+        // How large the numbers are whose last bits were lost.
+        let size = match self.transform {
+            Transform::None | Transform::Sqrt => self.min.abs().max(self.max.abs()),
+            Transform::Log1p | Transform::Asinh => 1.0 + x.abs(),
+        };
+        rounded(x, DIGITS - size.log10().ceil() as i32).clamp(self.min, self.max)
     }
+}
+
+/// Digits that survive the way to [0, 1] and back.
+const DIGITS: i32 = 12;
+
+/// The nearest decimal with so many digits after the point, if there are such.
+fn rounded(x: f64, places: i32) -> f64 {
+    // Powers of ten up to this are exact, so that the quotient is the number that its decimal stands for.
+    if !(0..=22).contains(&places) {
+        return x;
+    }
+    let power = 10f64.powi(places);
+    (x * power).round() / power
 }
 
 impl Kind {
@@ -488,6 +508,16 @@ missing = ["?"]
             let range = Range::with(0.0, 1e6, transform, vec![]).unwrap();
             let back = range.value(range.unit(x));
             prop_assert!((back - x).abs() <= 1e-9 * (1.0 + x), "{} {}", x, back);
+        }
+
+        /// Decimals of a few digits come back to the last bit, whatever the bounds are.
+        #[test]
+        fn decimals_come_back(digits in 0i64..1_000_000, places in 0i32..5, low in 0i64..7, which in 0usize..4) {
+            let transform = [Transform::None, Transform::Log1p, Transform::Sqrt, Transform::Asinh][which];
+            let x = digits as f64 / 10f64.powi(places);
+            let range = Range::with(low as f64 / 7.0, 1e6, transform, vec![]).unwrap();
+            prop_assume!(x >= range.min());
+            prop_assert_eq!(range.value(range.unit(x)), x);
         }
     }
 }
