@@ -31,6 +31,9 @@
 //! - **Values.** The mean of a column adds up the noise of all bins of its histogram, and does not see where in a bin the rows
 //!   are. A small part (`VALUES`) goes to the numbers themselves, each along an interval that follows from the released
 //!   histogram (`interval.rs`), where they tell more of the mean than that does.
+//! - **A closer look.** Where a column is uneven and a bin of it holds many rows, these may well be at few values in it. Such
+//!   bins are cut into 32 parts, whose rows are counted with a small part of the budget (`LOOK`) that is not spent
+//!   where no column is like that (`look.rs`).
 //! - **Three columns** have tables too if that leaves little noise on what they do together (`WORTHWHILE`), with as
 //!   many groups as those.
 //!
@@ -41,6 +44,7 @@
 
 mod cover;
 mod interval;
+mod look;
 
 use crate::feature::{
     Block, Cell, Cells, GRID, HistSpec, MapSpec, MergedColumn, MergedSpec, SignColumn, SignsSpec, ValueColumn,
@@ -79,6 +83,8 @@ const SIGNS: &str = "0.04";
 /// The part of it that goes to the values of single columns, where they tell more than histograms: under Gaussian noise, and
 /// under other noise, which shrinks faster with the share.
 const VALUES: [&str; 2] = ["0.05", "0.08"];
+/// The part of it that goes to a closer look into bins, where there are some to be looked into.
+const LOOK: &str = "0.05";
 /// The group in the middle of a column has no sign if that costs less than this part of what signs tell of ranks.
 const MIDDLE: f64 = 0.1;
 /// Histograms that there can be: bins, and up to how many whole numbers have a cell each.
@@ -282,7 +288,7 @@ pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Erro
 /// these alone, whatever the marginals are.
 fn rehearse(calibration: &Calibration<'_>, schema: &Schema, auto: &Auto) -> Result<(), Error> {
     let weights = Weights::new(schema, auto)?;
-    let signs: Decimal = SIGNS.parse()?;
+    let (signs, look): (Decimal, Decimal) = (SIGNS.parse()?, LOOK.parse()?);
     calibration.count()?;
     let values = values_share(marginals(calibration, schema, SHARES[0].1.parse()?)?)?;
     let (pairs, triples, numeric) = (weights.pairs(), weights.triples(), weights.numeric_pairs(schema));
@@ -292,6 +298,7 @@ fn rehearse(calibration: &Calibration<'_>, schema: &Schema, auto: &Auto) -> Resu
     let columns = schema.columns().iter().filter(|column| column.kind.range().is_some()).count();
     if columns > 0 {
         calibration.cube(columns, GRID as u64, values)?;
+        calibration.tables(columns, look)?;
     }
     for (_, first, third) in SHARES {
         let (first, third): (Decimal, Decimal) = (first.parse()?, third.parse()?);
@@ -299,8 +306,8 @@ fn rehearse(calibration: &Calibration<'_>, schema: &Schema, auto: &Auto) -> Resu
         marginals(calibration, schema, first)?;
         for (share, tables) in [
             (rest, &pairs),
-            (rest - signs - values, &pairs),
-            (rest - third - signs - values, &pairs),
+            (rest - signs - values - look, &pairs),
+            (rest - third - signs - values - look, &pairs),
             (third, &triples),
         ] {
             for (share, tables) in weights.shares(share, tables)? {
@@ -533,11 +540,12 @@ struct Tables<'a> {
 
 impl Tables<'_> {
     /// The tables of all pairs of columns and, where the noise allows, of all triples; the products of the signs of
-    /// numeric columns, and their values.
+    /// numeric columns, their values, and what is found in bins that are looked into.
     fn blocks(&self, share: Decimal) -> Result<Vec<Block>, Error> {
         let (pairs, triples) = (self.weights.pairs(), self.weights.triples());
         let (third, signs): (Decimal, Decimal) = (third(Decimal::ONE - share)?, SIGNS.parse()?);
-        let values = self.values(values_share(self.first.noise())?)?;
+        let mut single = self.values(values_share(self.first.noise())?)?.into_iter().collect::<Vec<_>>();
+        single.extend(self.closer_look(LOOK.parse()?)?);
         let mut rest = share;
         let mut of_three = Vec::new();
         if !triples.is_empty() && self.cells(&triples, MAX_TRIPLE_GROUPS) <= MAX_CELLS {
@@ -548,7 +556,7 @@ impl Tables<'_> {
                 of_three = self.by_weight(third, &triples, |share, tables| self.tables(share, tables, groups))?;
             }
         }
-        rest = values.iter().fold(rest, |rest, block| rest - block.share);
+        rest = single.iter().fold(rest, |rest, block| rest - block.share);
         let (tables, groups) = self.of_pairs(rest - signs, pairs, of_three.is_empty())?;
         let signed = self.signed(groups)?;
         let numeric: Vec<Places> = self.weights.numeric_pairs(self.schema);
@@ -562,7 +570,7 @@ impl Tables<'_> {
         if !numeric.is_empty() {
             blocks.push(signs_block(signs, &numeric, &signed));
         }
-        blocks.extend(values);
+        blocks.extend(single);
         Ok(blocks)
     }
 
@@ -664,6 +672,27 @@ impl Tables<'_> {
         };
         let columns: Vec<ValueColumn> = numeric.into_iter().filter_map(column).collect();
         Ok((!columns.is_empty()).then_some(Block { share, map: MapSpec::Values(ValuesSpec { columns }) }))
+    }
+
+    /// The parts of bins in which something may hide; nothing if there are none.
+    fn closer_look(&self, share: Decimal) -> Result<Option<Block>, Error> {
+        let histograms = self.histograms()?;
+        let deviation = self.first.noise().standard_deviation(self.first.sums().len()) / self.scale;
+        let mut candidates = Vec::new();
+        for histogram in &histograms {
+            candidates.extend(look::Candidate::new(self.schema, histogram, deviation, self.scale)?);
+        }
+        candidates.sort_by(|a, b| b.most().total_cmp(&a.most()));
+        let hidden: Vec<f64> = candidates.iter().map(look::Candidate::most).collect();
+        let noise = |count| Ok::<_, Error>(self.calibration.tables(count, share)?.standard_deviation(1) / self.scale);
+        let count = look::worthwhile(&hidden, noise)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let noise = noise(count)?;
+        let columns: Vec<MergedColumn> = candidates[..count].iter().map(|candidate| candidate.table(noise)).collect();
+        let tables = (0..count as u32).map(|at| vec![at]).collect();
+        Ok(Some(Block { share, map: MapSpec::Merged(MergedSpec { columns, tables }) }))
     }
 
     /// The cells of a column of numbers, from low to high.

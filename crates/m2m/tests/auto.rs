@@ -101,7 +101,7 @@ fn tables_hold_what_is_counted_by_hand() {
             assert!((sum - counted).abs() as f64 <= noise, "{:?}: {sum}, not {counted}", block.map());
         }
         if let MapSpec::Merged(spec) = block.map() {
-            tables += spec.tables.len();
+            tables += spec.tables.iter().filter(|table| table.len() > 1).count();
         }
     }
     assert_eq!(tables, 4, "three pairs and one triple");
@@ -229,7 +229,8 @@ fn the_rule_follows_rows_and_budget() {
     assert!(fine[0].0 < fine[1].0 && fine[1].0 < fine[2].0, "{fine:?}");
     assert!(fine[0].1 <= fine[1].1 && fine[1].1 < fine[2].1, "{fine:?}");
     // Histograms, tables, signs and perhaps values; and tables of three columns of their own where noise is small.
-    assert!((3..=4).contains(&fine[0].2) && fine[2].2 == 5, "{fine:?}");
+    // Stated rows that there are not make the histogram look uneven, which may be worth a closer look.
+    assert!((3..=5).contains(&fine[0].2) && (5..=6).contains(&fine[2].2), "{fine:?}");
     assert_eq!(shape(None, "10").0, shape(Some(3000), "10").0);
 }
 
@@ -479,6 +480,51 @@ fn heavy_cells_are_not_looked_into() {
         let is_in = |row: &&(f64, f64, f64)| row.0 >= late && row.1 <= early && row.2 <= month;
         let truth = rows.iter().filter(is_in).count() as f64 / rows.len() as f64;
         assert!((found - truth).abs() < 0.05, "{late} {early} {month}: {found}, not {truth}");
+    }
+}
+
+/// Numbers that are rounded to few values fill few bins, of which the parts are counted: then the values are known, and with
+/// them on which side of a threshold their rows are. A column of which nothing of the kind is seen is not looked into.
+#[test]
+fn values_that_many_rows_share_are_found() {
+    let mut random = Random::new(12);
+    let mut text = String::from("rounded,smooth,g\n");
+    let mut rows = Vec::new();
+    for _ in 0..40_000 {
+        let rounded = 4.5 + 10.0 * (9.99 * random.unit() * random.unit()).floor();
+        let smooth = 100.0 * (random.unit() + random.unit() + random.unit()) / 3.0;
+        let level = if rounded + smooth > 80.0 { "a" } else { "b" };
+        writeln!(text, "{rounded},{smooth},{level}").unwrap();
+        rows.push((rounded, smooth));
+    }
+    let number = |name: &str| format!("[[column]]\nname = '{name}'\ntype = 'number'\nmin = 0\nmax = 100\n");
+    let schema =
+        number("rounded") + &number("smooth") + "[[column]]\nname = 'g'\ntype = 'category'\nlevels = ['a', 'b']\n";
+    let schema = Schema::from_toml(&schema).unwrap();
+    let table = Table::from_csv_bytes(text.into_bytes());
+    let privacy = Privacy::new(budget("2", Some("1e-5"), None));
+    let release = release(&schema, &Auto::default(), privacy, &table);
+    let looks = release.blocks().iter().filter_map(|block| match block.map() {
+        MapSpec::Merged(spec) if spec.tables.iter().all(|table| table.len() == 1) => Some(spec),
+        _ => None,
+    });
+    let names: Vec<&str> = looks.flat_map(|spec| &spec.columns).map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["rounded"]);
+    let fit = Fit::new(&release, Options::default()).unwrap();
+    let share = |condition: m2m::expr::Expr| {
+        let estimate = fit.totals(&[condition.check(&schema).unwrap()]).estimate(0);
+        (estimate.value / 40_000.0, estimate.std_error / 40_000.0)
+    };
+    let truth = |is_in: &dyn Fn(f64) -> bool| rows.iter().filter(|row| is_in(row.0)).count() as f64 / 40_000.0;
+    for value in [4.5, 14.5, 24.5, 34.5] {
+        for (found, truth) in [
+            (share(col("rounded").le(lit(value))), truth(&|x| x <= value)),
+            (share(col("rounded").ge(lit(value))), truth(&|x| x >= value)),
+        ] {
+            // Without a closer look the error would be that of the rows at the value, a tenth and more of all.
+            assert!((found.0 - truth).abs() < 0.02, "{value}: {found:?}, not {truth}");
+            assert!(found.1 < 0.03, "{value}: {found:?}");
+        }
     }
 }
 

@@ -4,12 +4,13 @@ use faer::Mat;
 
 use crate::feature::{Cells, HistSpec, MapSpec, STEPS, clipped};
 use crate::fit::closed::Closed;
+use crate::fit::look::{Look, Seen, looks};
 use crate::fit::points::dot;
 use crate::fit::rows::Rows;
 use crate::fit::separate::Term;
 use crate::fit::shrink::{Tails, shrink};
 use crate::panel::Value;
-use crate::prior::{Axis, Independent, Marginal, marginals, tables};
+use crate::prior::{Axis, Independent, Inside, Marginal, marginals, tables};
 use crate::release::Release;
 use crate::{Error, Schema};
 
@@ -225,6 +226,7 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
     let used: Used = found.iter().flatten().map(|marginal| (marginal.block, places(marginal))).collect();
     let mut summed = from_wider_tables(release)?;
     let mut merged = from_merged_tables(release, rows)?;
+    let looks = looks(release, rows)?;
     if used.is_empty() && summed.iter().all(Option::is_none) {
         return Ok(None);
     }
@@ -233,12 +235,14 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
     let mut all = Vec::new();
     for (column, (_, mut cells)) in unknown.into_iter().enumerate() {
         let (axis, knowledge) = match (found[column].take(), summed[column].take()) {
-            (Some(marginal), _) => from_marginal(release, marginal, merged[column].take(), rows),
+            (Some(marginal), _) => {
+                from_marginal(release, marginal, merged[column].take(), looks[column].as_ref(), rows)
+            }
             (None, Some((cells, counts, variance))) => {
                 let probabilities: Vec<f64> = counts.iter().map(|count| count / rows).collect();
                 let deviation = variance.sqrt() / rows;
                 let law = Law::projected(&probabilities, deviation);
-                let (axis, mut knowledge) = settle(schema, cells, law, deviation);
+                let (axis, mut knowledge) = settle(schema, cells, law, deviation, None);
                 // The tables are yet to be read as features, so the cells themselves stay open.
                 knowledge.variance = axis.cell_masses();
                 knowledge.noise = false;
@@ -303,7 +307,7 @@ pub(crate) fn learn_from(
         let cells = cells.remove(0);
         let guess: Vec<f64> = (0..cells.len()).map(|cell| probability(&cells, cell)).collect();
         let deviation = 0.2 / f64::from(UNKNOWN_BINS);
-        let (axis, mut knowledge) = settle(schema, cells, Law::projected(&guess, deviation), deviation);
+        let (axis, mut knowledge) = settle(schema, cells, Law::projected(&guess, deviation), deviation, None);
         knowledge.variance = axis.cell_masses();
         knowledge.noise = false;
         axes.push(axis);
@@ -315,7 +319,13 @@ pub(crate) fn learn_from(
 /// One-way tables that the prior used up: the block, and the places among its sums.
 pub(crate) type Used = Vec<(usize, std::ops::Range<usize>)>;
 
-fn from_marginal(release: &Release, marginal: Marginal, merged: Option<Merged>, rows: f64) -> (Axis, Knowledge) {
+fn from_marginal(
+    release: &Release,
+    marginal: Marginal,
+    merged: Option<Merged>,
+    look: Option<&Look>,
+    rows: f64,
+) -> (Axis, Knowledge) {
     let block = &release.blocks()[marginal.block];
     let sums = &block.sums()[marginal.first..][..marginal.cells.len()];
     let probabilities: Vec<f64> = sums.iter().map(|sum| *sum as f64 / rows).collect();
@@ -337,7 +347,7 @@ fn from_marginal(release: &Release, marginal: Marginal, merged: Option<Merged>, 
         // Features see every cell, and how well they do rests on none being all but impossible.
         None => Law::projected(&probabilities, deviation),
     };
-    settle(release.schema(), marginal.cells, law, deviation)
+    settle(release.schema(), marginal.cells, law, deviation, look)
 }
 
 /// A law of the cells of a column.
@@ -466,17 +476,32 @@ fn from_merged_tables(release: &Release, rows: f64) -> Result<Vec<Option<Merged>
 }
 
 /// The prior of a column, and what is known of it.
-fn settle(schema: &Schema, cells: Cells, law: Law, deviation: f64) -> (Axis, Knowledge) {
+fn settle(schema: &Schema, cells: Cells, law: Law, deviation: f64, look: Option<&Look>) -> (Axis, Knowledge) {
     let heavy = heavy(&cells, &law.probabilities, deviation);
-    let mut axis = Axis::with_heavy(schema, cells.column(), Some(&cells), |cell| heavy[cell]);
+    let mut seen = look.map_or_else(Vec::new, |look| look.into(schema, &cells, &law.probabilities));
+    seen.resize_with(cells.len(), || None);
+    let inside = |(heavy, seen): (&bool, &Option<Seen>)| match seen {
+        Some(seen) => Inside::Pieces(seen.pieces.clone()),
+        None if *heavy => Inside::Heavy,
+        None => Inside::Level,
+    };
+    let insides: Vec<Inside> = heavy.iter().zip(&seen).map(inside).collect();
+    let mut axis = Axis::with_insides(schema, cells.column(), Some(&cells), &insides);
     let uniform: Vec<f64> = axis.cell_masses().iter().map(|mass| mass.max(1e-3 / cells.len() as f64)).collect();
     let total: f64 = uniform.iter().sum();
     let mixed = |(p, u): (&f64, &f64)| (1.0 - law.trace) * p + law.trace * u / total;
     let probabilities: Vec<f64> = law.probabilities.iter().zip(&uniform).map(mixed).collect();
     axis.set_cells(&probabilities);
-    axis.lean(&leans(&cells, &probabilities, deviation));
+    let mut leans = leans(&cells, &probabilities, deviation);
+    leans.iter_mut().zip(&seen).filter(|(_, seen)| seen.is_some()).for_each(|(lean, _)| *lean = 0.0);
+    axis.lean(&leans);
     let uneven = unevenness(&law.probabilities, deviation);
-    let within = probabilities.iter().zip(&heavy).map(|(p, heavy)| if *heavy { 1.0 } else { uneven } * p * p).collect();
+    let within = (probabilities.iter().zip(heavy).zip(&seen))
+        .map(|((p, heavy), seen)| {
+            let open = if heavy { 1.0 } else { uneven } * p * p;
+            seen.as_ref().map_or(open, |seen| seen.variance.min(p * p))
+        })
+        .collect();
     let Law { variance, groups, .. } = law;
     let (effects, tilts) = (Mat::new(), Vec::new());
     (axis, Knowledge { cells, variance, groups, noise: true, within, effects, tilts, observed: None })
@@ -484,7 +509,7 @@ fn settle(schema: &Schema, cells: Cells, law: Law, deviation: f64) -> (Axis, Kno
 
 /// The numbers from 0 up that have a given sum and are nearest to some with errors of given variances; those without any
 /// stay as they are.
-fn near(numbers: &[f64], variances: &[f64], sum: f64) -> Vec<f64> {
+pub(super) fn near(numbers: &[f64], variances: &[f64], sum: f64) -> Vec<f64> {
     // Σ max(0, x + t v) = sum, by bisection over t.
     let at = |t: f64| numbers.iter().zip(variances).map(move |(x, v)| (x + t * v).max(0.0));
     let least = variances.iter().filter(|v| **v > 0.0).fold(f64::INFINITY, |a, b| a.min(*b)).max(1e-300);
@@ -605,7 +630,7 @@ mod tests {
         let cells = MapSpec::Hist(HistSpec::with_bins(4)).tables(&schema).unwrap().remove(0).1.remove(0);
         let variance = vec![4e-4, 1e-4, 2e-4, 3e-4, 1e-9];
         let law = Law { probabilities: vec![0.25, 0.25, 0.25, 0.25, 0.0], variance, groups: None, trace: 1e-9 };
-        let (mut axis, mut known) = settle(&schema, cells, law, 1e-3);
+        let (mut axis, mut known) = settle(&schema, cells, law, 1e-3, None);
         known.within = vec![1e-3, 2e-3, 1e-3, 1e-3, 0.0];
         let value = |unit: f64| ((unit - 0.1) / 0.35 - 1.0).clamp(-1.0, 1.0);
         let others: [(&dyn Fn(f64) -> f64, f64); 3] =
@@ -663,7 +688,7 @@ mod tests {
             let cells = MapSpec::Hist(HistSpec::with_bins(4)).tables(&schema).unwrap().remove(0).1.remove(0);
             let law =
                 Law { probabilities: probabilities.to_vec(), variance: vec![1e-8; 5], groups: None, trace: TRACE };
-            let (axis, known) = settle(&schema, cells, law, 1e-4);
+            let (axis, known) = settle(&schema, cells, law, 1e-4, None);
             let below = |value| if let Value::Unit(unit) = value { f64::from(unit < threshold) } else { 0.0 };
             let table = axis.tabulate(&[threshold], below);
             let inside = dot(&known.within, &axis.cell_covariances(&table, &table));

@@ -28,6 +28,7 @@ mod columns;
 mod completion;
 mod composition;
 mod interactions;
+mod look;
 mod points;
 mod rows;
 mod separate;

@@ -38,6 +38,38 @@ pub(crate) struct Axis {
     weight: Vec<f64>,
 }
 
+/// What is known of the rows within a bin.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Inside {
+    /// They are spread about evenly.
+    Level,
+    /// There are many, and nothing says where in the bin they are: it is cut finely towards its ends, where thresholds would
+    /// otherwise be taken to matter to next to no row.
+    Heavy,
+    /// How they are shared out to pieces of the bin, which follow each other from end to end.
+    Pieces(Vec<Piece>),
+}
+
+impl Inside {
+    fn pieces(&self) -> &[Piece] {
+        if let Self::Pieces(pieces) = self { pieces } else { &[] }
+    }
+}
+
+/// A piece of a bin.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Piece {
+    pub low: f64,
+    pub high: f64,
+    /// What it has of the bin's rows.
+    pub share: f64,
+    /// The one place where most of them seem to be.
+    pub atom: Option<f64>,
+}
+
+/// The part of the rows of a piece that are taken to be at its atom.
+const AT_ATOM: f64 = 0.95;
+
 /// One entry of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Place {
@@ -52,17 +84,13 @@ pub(crate) enum Place {
 impl Axis {
     /// The places of a column that respect a partition, with the masses of the uniform prior.
     pub fn new(schema: &Schema, column: usize, partition: Option<&Cells>) -> Self {
-        Self::with_heavy(schema, column, partition, |_| false)
+        Self::with_insides(schema, column, partition, &[])
     }
 
-    /// The same where some bins of the partition hold many rows of which nothing says where in the bin they are: these are
-    /// cut finely towards their ends, where thresholds would otherwise be taken to matter to next to no row.
-    pub fn with_heavy(
-        schema: &Schema,
-        column: usize,
-        partition: Option<&Cells>,
-        heavy: impl Fn(usize) -> bool,
-    ) -> Self {
+    /// The same where more is known, or less, of what is within bins of the partition, given for all of them.
+    pub fn with_insides(schema: &Schema, column: usize, partition: Option<&Cells>, insides: &[Inside]) -> Self {
+        let inside = |cell: usize| insides.get(cell).unwrap_or(&Inside::Level);
+        let heavy = |cell: usize| *inside(cell) == Inside::Heavy;
         let Column { kind, nullable, .. } = &schema.columns()[column];
         let mut places = Vec::new();
         let mut mass = Vec::new();
@@ -101,9 +129,18 @@ impl Axis {
                     let to_ends: Vec<f64> =
                         std::iter::once(0.0).chain(up).chain([0.5]).chain(down).chain([1.0]).collect();
                     for (bin, pair) in edges.windows(2).enumerate().filter(|(_, pair)| pair[0] < pair[1]) {
-                        let at = |part: f64| pair[0] + (pair[1] - pair[0]) * part;
-                        for cut in if heavy(bin) { &to_ends } else { &even }.windows(2) {
-                            let (low, high) = (at(cut[0]), at(cut[1]));
+                        let at = |part: &f64| pair[0] + (pair[1] - pair[0]) * part;
+                        let ends: Vec<f64> = match inside(bin) {
+                            Inside::Level => even.iter().map(at).collect(),
+                            Inside::Heavy => to_ends.iter().map(at).collect(),
+                            Inside::Pieces(pieces) => pieces
+                                .iter()
+                                .map(|piece| piece.low)
+                                .chain(pieces.last().map(|last| last.high))
+                                .collect(),
+                        };
+                        for cut in ends.windows(2) {
+                            let (low, high) = (cut[0], cut[1]);
                             if low >= high {
                                 // Nearer to the end than numbers go.
                                 continue;
@@ -112,8 +149,11 @@ impl Axis {
                             mass.extend([high - low, 0.0]);
                         }
                     }
-                    for atom in range.atoms() {
-                        places.push(Place::Point(Value::Unit(range.unit(*atom))));
+                    let found = insides.iter().flat_map(Inside::pieces).filter_map(|piece| piece.atom);
+                    let mut atoms: Vec<f64> = range.atoms().iter().map(|atom| range.unit(*atom)).chain(found).collect();
+                    atoms.sort_by(f64::total_cmp);
+                    for unit in atoms {
+                        places.push(Place::Point(Value::Unit(unit)));
                         mass.push(ATOM);
                     }
                 }
@@ -151,8 +191,41 @@ impl Axis {
             cell,
         };
         axis.part = axis.parts();
+        for (cell, pieces) in insides.iter().map(Inside::pieces).enumerate().filter(|(_, pieces)| !pieces.is_empty()) {
+            axis.share_out(cell, pieces);
+        }
         axis.weigh();
         axis
+    }
+
+    /// Gives the places of a cell their parts of it, by the pieces that they are in.
+    fn share_out(&mut self, cell: usize, pieces: &[Piece]) {
+        let middle = |place: &Place| match place {
+            Place::Interval { low, high } => Some(0.5 * (low + high)),
+            Place::Point(Value::Unit(unit)) => Some(*unit),
+            _ => None,
+        };
+        let mut inside: Vec<Vec<(usize, bool)>> = vec![Vec::new(); pieces.len()];
+        for (at, place) in self.places.iter().enumerate().filter(|(at, _)| self.cell[*at] as usize == cell) {
+            let Some(middle) = middle(place) else { continue };
+            let piece = pieces.partition_point(|piece| piece.high <= middle).min(pieces.len() - 1);
+            inside[piece].push((at, matches!(place, Place::Point(_)) && pieces[piece].atom == Some(middle)));
+        }
+        // A piece without any place, as between whole numbers, leaves what it has to the others.
+        let shared: f64 =
+            pieces.iter().zip(&inside).filter(|(_, at)| !at.is_empty()).map(|(piece, _)| piece.share).sum();
+        for (piece, inside) in pieces.iter().zip(inside).filter(|_| shared > 0.0) {
+            let others = inside.iter().filter(|(_, atom)| !atom).count();
+            let at_atom = match inside.len() - others {
+                0 => 0.0,
+                _ if others == 0 => 1.0,
+                _ => AT_ATOM,
+            };
+            for (at, atom) in inside {
+                let part = if atom { at_atom } else { (1.0 - at_atom) / others as f64 };
+                self.part[at] = piece.share / shared * part;
+            }
+        }
     }
 
     /// What each place has of its cell: equal parts of points, the rest by width.
@@ -390,12 +463,13 @@ impl Axis {
             Value::Code(code) => (code, 0.0),
             Value::Missing => (self.places.len() as u32 - 1, 0.0),
             Value::Unit(unit) => {
-                let atom = |place: &Place| *place == Place::Point(Value::Unit(unit));
                 if let Some(Place::Interval { .. }) = self.places.first() {
-                    // Then come atoms and missing.
+                    // Then come atoms, from low to high, and missing.
                     let intervals = self.intervals;
-                    if let Some(at) = self.places[2 * intervals..].iter().position(atom) {
-                        return ((2 * intervals + at) as u32, 0.0);
+                    let below = |place: &Place| matches!(place, Place::Point(Value::Unit(atom)) if *atom < unit);
+                    let at = 2 * intervals + self.places[2 * intervals..].partition_point(below);
+                    if self.places[at] == Place::Point(Value::Unit(unit)) {
+                        return (at as u32, 0.0);
                     }
                     let low = |at: usize| match self.places[2 * at] {
                         Place::Interval { low, high } => (low, high),
@@ -538,6 +612,33 @@ mod tests {
         let exact = 7f64.sin() / 7.0 + 2.0 * 7f64.cos() / 49.0 - 2.0 * 7f64.sin() / 343.0;
         assert!((axis.inner(&square, &wave) - exact).abs() < 1e-7, "{}", axis.inner(&square, &wave) - exact);
         assert!((axis.inner(&step, &wave) - (7.0 * 0.3712f64).sin() / 7.0).abs() < 2e-6);
+    }
+
+    /// Pieces of a bin have what they are given, whether they are intervals, atoms or whole numbers.
+    #[test]
+    fn pieces_share_out_their_bin() {
+        let piece = |low: f64, high: f64, share: f64, atom| Piece { low, high, share, atom };
+        for (kind, atom) in [("type='number'", Some(0.375)), ("type='integer'", None)] {
+            let schema = Schema::from_toml(&format!("[[column]]\nname='x'\n{kind}\nmin=0\nmax=255")).unwrap();
+            let cells = crate::feature::MapSpec::Hist(crate::feature::HistSpec::with_bins(4));
+            let cells = cells.tables(&schema).unwrap().remove(0).1.remove(0);
+            let edges = cells.edges().unwrap();
+            let pieces =
+                vec![piece(edges[1], 0.3, 0.1, None), piece(0.3, 0.4, 0.7, atom), piece(0.4, edges[2], 0.2, None)];
+            let insides = [Inside::Level, Inside::Pieces(pieces), Inside::Heavy, Inside::Level];
+            let mut axis = Axis::with_insides(&schema, 0, Some(&cells), &insides);
+            axis.set_cells(&[0.1, 0.6, 0.2, 0.1, 0.0]);
+            let below = |end: f64| axis.mean(&axis.tabulate(&[end], |value| f64::from(unit(value) < end)));
+            for (end, expected) in [(0.3, 0.16), (0.4, 0.58), (edges[2], 0.7), (1.1, 1.0)] {
+                assert!((below(end) - expected).abs() < 1e-6, "{kind} {end}: {}", below(end));
+            }
+            if let Some(atom) = atom {
+                let (before, after) = (below(atom), below(atom + 1e-9));
+                assert!((after - before - 0.6 * 0.7 * AT_ATOM).abs() < 1e-6, "{before} {after}");
+                let (place, _) = axis.locate(Value::Unit(atom));
+                assert_eq!(axis.places()[place as usize], Place::Point(Value::Unit(atom)));
+            }
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod axis;
 
-pub(crate) use axis::{Axis, Place};
+pub(crate) use axis::{Axis, Inside, Piece, Place};
 
 use std::sync::Arc;
 
