@@ -1,7 +1,7 @@
 //! The default design: two rounds, of which the second is fitted to what the first released.
 //!
 //! ```text
-//! rows ──► sums of histograms ──► noise ──► count, marginals ──► groups of cells of about equal probability
+//! rows ──► sums of histograms ──► noise ──► count, marginals ──► groups of cells that go together
 //!   └────► sums of tables over those groups ◄──────────────────────────┘      └──► noise ──► Release
 //! ```
 //!
@@ -20,8 +20,9 @@
 //!   (`fit/shrink.rs`), so that more of them pay where noise is large. A column of few whole numbers has a cell for each
 //!   (`CANDIDATES`).
 //! - **Groups** of a numeric column: 0.9 σ^(-1/3), from 3 to 16. A smooth function of two columns adds up noise over b²
-//!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻². They have about equal counts, where a
-//!   row counts for more the farther it is from the mean (`LEVERAGE`): such rows make up the covariances.
+//!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻². They are
+//!   formed so that ranks differ least within them, of which counts are made, and a little also by how far apart the numbers
+//!   are (`PLACES`), of which covariances are; fewer if more would gain little, as in columns of few values.
 //! - **Pairs in fewer tables.** Under pure ε noise grows with the number of tables, and tables of three columns that hold all
 //!   pairs (`cover.rs`) are taken in the place of one for each pair if that leaves less of it, with 0.75 σ^(-2/7) groups, by
 //!   the same reason with b³ cells.
@@ -101,8 +102,10 @@ const CANDIDATES: [(u32, u32); 11] = [
     (192, 192),
     (256, 256),
 ];
-/// What a standard deviation from the mean adds to how much a row counts when groups are formed.
-const LEVERAGE: f64 = 0.25;
+/// When groups are formed, how much it counts how far apart the numbers in a group are, beside how far apart their ranks are;
+/// from so many standard deviations from the mean on all numbers are the same.
+const PLACES: f64 = 0.15;
+const FAR: f64 = 3.0;
 /// Columns of levels have at most so many groups.
 const MAX_GROUPS: usize = 64;
 /// Tables of three columns are released if the noise on what three columns do, told by three groups each, is below this.
@@ -806,12 +809,9 @@ fn merge(schema: &Schema, cells: &Cells, law: &[f64], groups: u32) -> Vec<u32> {
     let mut keys = vec![0u32; cells.len()];
     match cells.in_order() {
         Some(order) => {
-            let weights = weights(schema, cells, &order, law);
-            let (mut below, total) = (0.0, weights.iter().sum::<f64>().max(f64::MIN_POSITIVE));
-            for (cell, weight) in order.into_iter().zip(weights) {
-                let rank = (below + 0.5 * weight) / total;
-                keys[cell] = ((f64::from(groups) * rank) as u32).min(groups - 1);
-                below += weight;
+            let points = points(schema, cells, &order, law);
+            for (cell, group) in order.into_iter().zip(compact(&points, groups as usize)) {
+                keys[cell] = group;
             }
             let nullable = schema.columns()[cells.column()].nullable;
             *keys.last_mut().expect("missing is a cell") = if nullable { groups } else { groups - 1 };
@@ -827,8 +827,14 @@ fn merge(schema: &Schema, cells: &Cells, law: &[f64], groups: u32) -> Vec<u32> {
     without_gaps(&keys)
 }
 
-/// How much the rows in each of some cells of numbers count when groups are formed.
-fn weights(schema: &Schema, cells: &Cells, order: &[usize], law: &[f64]) -> Vec<f64> {
+/// A cell of numbers: its probability, its middle rank from 0 to √12, and its middle in standard deviations from the mean, both
+/// of them with variance 1 in a column that is spread evenly.
+struct Point {
+    mass: f64,
+    at: [f64; 2],
+}
+
+fn points(schema: &Schema, cells: &Cells, order: &[usize], law: &[f64]) -> Vec<Point> {
     let middle = |cell: &usize| match cells.describe(schema, *cell) {
         Cell::Bin { low, high } => 0.5 * (low + high),
         Cell::Atom(x) => x,
@@ -839,8 +845,63 @@ fn weights(schema: &Schema, cells: &Cells, order: &[usize], law: &[f64]) -> Vec<
     let total: f64 = masses.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let mean = masses.iter().zip(&middles).map(|(mass, x)| mass * x).sum::<f64>() / total;
     let square = masses.iter().zip(&middles).map(|(mass, x)| mass * (x - mean).powi(2)).sum::<f64>() / total;
-    let deviations = |x: &f64| if square > 0.0 { (x - mean).abs() / square.sqrt() } else { 0.0 };
-    masses.iter().zip(&middles).map(|(mass, x)| mass * (1.0 + LEVERAGE * deviations(x))).collect()
+    let deviations = |x: &f64| if square > 0.0 { (x - mean) / square.sqrt() } else { 0.0 };
+    let mut below = 0.0;
+    let point = |(mass, x): (&f64, &f64)| {
+        let rank = (below + 0.5 * mass) / total;
+        below += mass;
+        Point { mass: mass / total, at: [12f64.sqrt() * rank, deviations(x).clamp(-FAR, FAR)] }
+    };
+    masses.iter().zip(&middles).map(point).collect()
+}
+
+/// The groups of neighbouring points whose ranks and places differ least within them (by squares, weighed by `PLACES`), of
+/// all ways to form at most so many.
+fn compact(points: &[Point], groups: usize) -> Vec<u32> {
+    let n = points.len();
+    // Sums over the first points of masses, and of first and second moments of both coordinates.
+    let mut sums = vec![[0.0; 5]; n + 1];
+    for (at, Point { mass, at: [rank, place] }) in points.iter().enumerate() {
+        let before = sums[at];
+        let terms = [*mass, mass * rank, mass * rank * rank, mass * place, mass * place * place];
+        sums[at + 1] = std::array::from_fn(|k| before[k] + terms[k]);
+    }
+    let within = |from: usize, to: usize| {
+        let [mass, rank, rank_square, place, place_square] = std::array::from_fn(|k| sums[to][k] - sums[from][k]);
+        if mass <= 0.0 {
+            return 0.0;
+        }
+        (rank_square - rank * rank / mass) + PLACES * (place_square - place * place / mass)
+    };
+    let groups = groups.min(n);
+    // The least for the first points in so many groups, and where the last of these begins.
+    let mut least: Vec<f64> = (0..=n).map(|to| if to == 0 { 0.0 } else { within(0, to) }).collect();
+    let mut begins: Vec<Vec<usize>> = vec![vec![0; n + 1]];
+    for count in 1..groups {
+        let mut next = least.clone();
+        let mut begin = vec![0; n + 1];
+        for to in count + 1..=n {
+            let (best, from) = (count..to)
+                .map(|from| (least[from] + within(from, to), from))
+                .min_by(|a, b| a.0.total_cmp(&b.0))
+                .expect("there is room for another group");
+            (next[to], begin[to]) = (best, from);
+        }
+        // One more group of a column that is spread evenly would gain twice as much.
+        if count > 1 && least[n] - next[n] < (groups as f64).powi(-3) {
+            break;
+        }
+        least = next;
+        begins.push(begin);
+    }
+    let mut group = vec![0; n];
+    let mut to = n;
+    for (at, begin) in begins.iter().enumerate().rev() {
+        let from = if at == 0 { 0 } else { begin[to] };
+        group[from..to].fill(at as u32);
+        to = from;
+    }
+    group
 }
 
 /// The same order with numbers from 0 on.
@@ -849,4 +910,61 @@ fn without_gaps(keys: &[u32]) -> Vec<u32> {
     used.sort_unstable();
     used.dedup();
     keys.iter().map(|key| used.partition_point(|other| other < key) as u32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::PublicStream;
+
+    /// No other way to form three groups of neighbours leaves less within them, by trying all.
+    #[test]
+    fn groups_are_the_most_compact() {
+        let mut random = PublicStream::new("test", 21);
+        for _ in 0..50 {
+            let raw: Vec<f64> = (0..9).map(|_| random.uniform().powi(3)).collect();
+            let total: f64 = raw.iter().sum();
+            let mut below = 0.0;
+            let points: Vec<Point> = (raw.iter().enumerate())
+                .map(|(at, x)| {
+                    let mass = x / total;
+                    below += mass;
+                    Point { mass, at: [12f64.sqrt() * (below - 0.5 * mass), at as f64 / 2.0] }
+                })
+                .collect();
+            let within = |from: usize, to: usize| -> f64 {
+                let mass: f64 = points[from..to].iter().map(|point| point.mass).sum();
+                [0, 1]
+                    .map(|k| {
+                        let mean = points[from..to].iter().map(|point| point.mass * point.at[k]).sum::<f64>() / mass;
+                        let square = |point: &Point| point.mass * (point.at[k] - mean).powi(2);
+                        [1.0, PLACES][k] * points[from..to].iter().map(square).sum::<f64>()
+                    })
+                    .iter()
+                    .sum()
+            };
+            let pairs = (1..9).flat_map(|a| (a + 1..9).map(move |b| (a, b)));
+            let of = |(a, b): (usize, usize)| within(0, a) + within(a, b) + within(b, 9);
+            let best = pairs.map(of).fold(f64::INFINITY, f64::min);
+            let groups = compact(&points, 3);
+            assert!(groups.windows(2).all(|pair| pair[0] <= pair[1]) && groups[0] == 0);
+            let end = |group: u32| groups.partition_point(|other| *other <= group);
+            if groups[8] == 2 {
+                let found = of((end(0), end(1)));
+                assert!(found <= best + 1e-12, "{found}, not {best}");
+            } else {
+                let found = within(0, end(0)) + within(end(0), 9);
+                assert!(found - best < 1.0 / 27.0, "a third group gains {}", found - best);
+            }
+        }
+    }
+
+    /// A column of fewer values than there are groups has one for each.
+    #[test]
+    fn few_values_are_kept_apart() {
+        let point = |at: u32| Point { mass: 0.25, at: [12f64.sqrt() * (0.25 * f64::from(at) + 0.125), f64::from(at)] };
+        let points: Vec<Point> = (0..4).map(point).collect();
+        assert_eq!(compact(&points, 16), [0, 1, 2, 3]);
+        assert_eq!(compact(&points, 1), [0; 4]);
+    }
 }
