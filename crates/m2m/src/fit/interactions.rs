@@ -652,8 +652,8 @@ pub(crate) struct Binned {
 }
 
 /// About how many bins there are of a column for tables of two columns, and of three. All scores are the same in bins of
-/// levels, atoms and missing cells; cosines of the rank change by a tenth of their period at most.
-const BINS: [usize; 2] = [128, 32];
+/// levels and missing cells; the seen ones among cosines of the rank change by a fraction of their period.
+const BINS: [usize; 2] = [64, 20];
 /// Parts of a place that are told apart.
 const PARTS: usize = 8;
 
@@ -688,7 +688,7 @@ impl Binned {
         let mut last = None;
         for part in &order {
             let (place, count) = (part / PARTS, parts[*part].0);
-            let apart = !matches!(places[place], Place::Interval { .. });
+            let apart = !matches!(places[place], Place::Interval { .. } | Place::Point(Value::Unit(_)));
             let alike = last == Some((group(place), false)) && !apart;
             match held.last_mut() {
                 Some(held) if alike && *held + count <= room => *held += count,
