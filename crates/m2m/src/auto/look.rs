@@ -83,7 +83,9 @@ fn fine(schema: &Schema, histogram: &Histogram) -> Result<Option<(u32, Cells, u3
     let (parts, count) = match (range, histogram.cells.describe(schema, 0)) {
         (Some(range), Cell::Bin { low, high }) => {
             let inside = (high - low + 1.0) as u32;
-            let Some(parts) = (2..=2 * PARTS).rev().find(|parts| inside % parts == 0) else { return Ok(None) };
+            let Some(parts) = (2..=2 * PARTS).rev().find(|parts| inside.is_multiple_of(*parts)) else {
+                return Ok(None);
+            };
             (parts, ((range.max() - range.min() + 1.0) / f64::from(inside / parts)).ceil() as u32)
         }
         _ => (PARTS, bins * PARTS),
