@@ -33,8 +33,8 @@
 //!   are. A small part (`VALUES`) goes to the numbers themselves, each along an interval that follows from the released
 //!   histogram (`interval.rs`), where they tell more of the mean than that does.
 //! - **A closer look.** Where a column is uneven and a bin of it holds many rows, these may well be at few values in it. Such
-//!   bins are cut into 32 parts, whose rows are counted with a small part of the budget (`LOOK`) that is not spent
-//!   where no column is like that (`look.rs`).
+//!   bins are cut into some dozens of parts, whose rows are counted with a small part of the budget (`LOOK`), which
+//!   goes to pairs where no column is like that (`look.rs`).
 //! - **Three columns** have tables too if that leaves little noise on what they do together (`WORTHWHILE`), with as
 //!   many groups as those.
 //!
@@ -46,6 +46,9 @@
 mod cover;
 mod interval;
 mod look;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 use crate::feature::{
     Block, Cell, Cells, GRID, HistSpec, MapSpec, MergedColumn, MergedSpec, SignColumn, SignsSpec, ValueColumn,
@@ -282,8 +285,14 @@ pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Erro
     let schema = first.schema();
     let calibration = Calibration::new(schema, first.privacy())?;
     let scale = auto.rows.map_or(first.count().value as f64, |rows| rows as f64).max(1.0);
-    let tables =
-        Tables { schema, calibration: &calibration, scale, first: marginals, weights: &Weights::new(schema, auto)? };
+    let tables = Tables {
+        schema,
+        calibration: &calibration,
+        scale,
+        first: marginals,
+        weights: &Weights::new(schema, auto)?,
+        formed: RefCell::default(),
+    };
     Ok(Design::reserving(tables.blocks(reserved)?, Decimal::ONE - reserved)?.after(first.hash()))
 }
 
@@ -539,6 +548,8 @@ struct Tables<'a> {
     first: &'a ReleasedBlock,
     /// Columns whose tables matter more or less.
     weights: &'a Weights,
+    /// The groups of columns that were formed, by how many there can be at most.
+    formed: RefCell<HashMap<(usize, u32), Vec<u32>>>,
 }
 
 impl Tables<'_> {
@@ -644,15 +655,21 @@ impl Tables<'_> {
         let histograms = self.histograms()?;
         let column = |at: &u32| {
             let Histogram { name, bins, cells, law } = &histograms[*at as usize];
-            MergedColumn { name: name.clone(), bins: *bins, groups: merge(self.schema, cells, law, groups) }
+            MergedColumn { name: name.clone(), bins: *bins, groups: self.formed(cells, law, groups) }
         };
         Ok(Block { share, map: MapSpec::Merged(MergedSpec { columns: used.iter().map(column).collect(), tables }) })
+    }
+
+    /// The groups of a column's cells.
+    fn formed(&self, cells: &Cells, law: &[f64], groups: u32) -> Vec<u32> {
+        let mut formed = self.formed.borrow_mut();
+        formed.entry((cells.column(), groups)).or_insert_with(|| merge(self.schema, cells, law, groups)).clone()
     }
 
     /// The columns of numbers with the signs of their cells, where these are not all the same.
     fn signed(&self, groups: u32) -> Result<Vec<Option<SignColumn>>, Error> {
         let signed = |Histogram { name, bins, cells, law }: Histogram| {
-            let signs = signs(&cells, &law, &merge(self.schema, &cells, &law, groups))?;
+            let signs = signs(&cells, &law, &self.formed(&cells, &law, groups))?;
             Some(SignColumn { name, bins, signs })
         };
         Ok(self.histograms()?.into_iter().map(signed).collect())
@@ -803,8 +820,8 @@ fn too_far_apart() -> Error {
     Error::Design("auto: the weights are so far apart that some tables get nothing; give those 0".into())
 }
 
-/// The group of each cell: numbers by the weighted rank of the middle of their cell, levels one each (the rarest together if
-/// there are many), missing apart where there can be any.
+/// The group of each cell: numbers by rank and place, levels one each (the rarest together if there are many), missing apart
+/// where there can be any.
 fn merge(schema: &Schema, cells: &Cells, law: &[f64], groups: u32) -> Vec<u32> {
     let mut keys = vec![0u32; cells.len()];
     match cells.in_order() {
@@ -813,8 +830,9 @@ fn merge(schema: &Schema, cells: &Cells, law: &[f64], groups: u32) -> Vec<u32> {
             for (cell, group) in order.into_iter().zip(compact(&points, groups as usize)) {
                 keys[cell] = group;
             }
+            let last = keys.iter().max().copied().unwrap_or(0);
             let nullable = schema.columns()[cells.column()].nullable;
-            *keys.last_mut().expect("missing is a cell") = if nullable { groups } else { groups - 1 };
+            *keys.last_mut().expect("missing is a cell") = last + u32::from(nullable);
         }
         None => {
             let mut by_mass: Vec<usize> = (0..cells.len()).collect();

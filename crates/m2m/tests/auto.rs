@@ -528,6 +528,29 @@ fn values_that_many_rows_share_are_found() {
     }
 }
 
+/// Whatever whole numbers a schema allows, a second round follows the first, which has been paid for by then.
+#[test]
+fn second_rounds_follow_for_all_ranges() {
+    let mut random = Random::new(13);
+    let values: Vec<f64> = (0..500).map(|_| (random.unit() * 20.0).floor()).collect();
+    for (low, high) in
+        [("0", "9999"), ("0", "700000000"), ("0", "10000000000000"), ("0", "9007199254740991"), ("-5", "4294967300")]
+    {
+        let range = format!("type = 'integer'\nmin = {low}\nmax = {high}\n");
+        let toml = format!("[[column]]\nname = 'a'\n{range}[[column]]\nname = 'b'\ntype = 'boolean'\n");
+        let schema = Schema::from_toml(&toml).unwrap();
+        let step = high.parse::<f64>().unwrap() / 40.0;
+        let mut text = String::from("a,b\n");
+        values.iter().for_each(|x| writeln!(text, "{},{}", (x * step).floor(), x % 2.0 == 0.0).unwrap());
+        let table = Table::from_csv_bytes(text.into_bytes());
+        for epsilon in ["0.1", "5", "900"] {
+            let privacy = Privacy::new(budget(epsilon, None, None));
+            let release = release(&schema, &Auto::default(), privacy, &table);
+            Fit::new(&release, Options::default()).unwrap();
+        }
+    }
+}
+
 /// The sums of a block of tables, counted by hand.
 fn counted(rows: &Rows, map: &MapSpec) -> Vec<i64> {
     // Bins and groups of each column, and the columns of each table.

@@ -221,7 +221,13 @@ pub fn block_in_words(block: &ReleasedBlock) -> String {
         }
         MapSpec::Merged(spec) => {
             let ways = spec.tables.iter().map(Vec::len).max().unwrap_or(0);
-            format!("merged: {} tables of up to {ways} columns, in groups of about equal counts", spec.tables.len())
+            match ways {
+                1 => {
+                    let names: Vec<&str> = spec.columns.iter().map(|column| column.name.as_str()).collect();
+                    format!("merged: parts of crowded bins of {}", names.join(", "))
+                }
+                _ => format!("merged: {} tables of up to {ways} columns, in groups of cells", spec.tables.len()),
+            }
         }
         MapSpec::Signs(spec) => format!("signs: products of the signs of {} pairs of columns", spec.pairs.len()),
         MapSpec::Values(spec) => format!("values: means of {} columns, each within an interval", spec.columns.len()),

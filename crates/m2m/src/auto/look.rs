@@ -10,12 +10,14 @@ use crate::{Error, Schema};
 
 use super::Histogram;
 
-/// Parts that a bin is cut into; of whole numbers, a divisor of how many a bin holds.
+/// Parts that a bin is cut into; of whole numbers, the largest divisor of how many a bin holds up to twice as many.
 const PARTS: u32 = 32;
 /// A bin is looked into if what may hide in it is so many times the noise.
 const CLEAR: f64 = 3.0;
 /// So uneven, as a variance relative to that of a bin, are smooth columns too.
 const SMOOTH: f64 = 0.02;
+/// Bins of more whole numbers than this are not looked into: parts of them would still hold thousands.
+const MOST_WHOLE: f64 = 1e6;
 /// Bins of a column that are looked into, at most.
 const MOST_BINS: usize = 24;
 
@@ -32,12 +34,15 @@ impl<'a> Candidate<'a> {
     /// Of a table of so many rows, with noise of this deviation on the shares of a histogram. Nothing for levels, and for
     /// whole numbers with a cell each.
     pub fn new(schema: &Schema, histogram: &'a Histogram, deviation: f64, rows: f64) -> Result<Option<Self>, Error> {
-        let Some(fine) = fine(schema, histogram)? else { return Ok(None) };
         let Histogram { cells, law, .. } = histogram;
-        // Few rows in many bins are uneven by chance.
-        let deviation = (deviation.powi(2) + 1.0 / (rows * law.len() as f64)).sqrt();
-        let uneven = ((unevenness(law, deviation) - SMOOTH).max(0.0) / 12.0).sqrt();
         let bins = cells.edges().map_or(0, |edges| edges.len() - 1);
+        // Few rows in many bins are uneven by chance.
+        let deviation = (deviation.powi(2) + 1.0 / (rows * bins.max(1) as f64)).sqrt();
+        let uneven = ((unevenness(&law[..bins], deviation) - SMOOTH).max(0.0) / 12.0).sqrt();
+        if uneven == 0.0 {
+            return Ok(None);
+        }
+        let Some(fine) = fine(schema, histogram)? else { return Ok(None) };
         let hidden = law[..bins].iter().map(|p| uneven * p).collect();
         Ok(Some(Self { histogram, fine, hidden }))
     }
@@ -82,7 +87,11 @@ fn fine(schema: &Schema, histogram: &Histogram) -> Result<Option<(u32, Cells, u3
     let range = kind.range().filter(|range| kind.is_whole() && range.transform().is_none());
     let (parts, count) = match (range, histogram.cells.describe(schema, 0)) {
         (Some(range), Cell::Bin { low, high }) => {
-            let inside = (high - low + 1.0) as u32;
+            let inside = high - low + 1.0;
+            if !(2.0..=MOST_WHOLE).contains(&inside) {
+                return Ok(None);
+            }
+            let inside = inside as u32;
             let Some(parts) = (2..=2 * PARTS).rev().find(|parts| inside.is_multiple_of(*parts)) else {
                 return Ok(None);
             };

@@ -175,6 +175,8 @@ const MOST: f64 = 1.5;
 const OFTEN: u32 = 32;
 /// A cell of so many times the mass of a usual group is not looked into.
 const HEAVY: f64 = 2.0;
+/// Nor is one that has this part of its group.
+const ALONE: f64 = 0.8;
 /// The scale of a pair of columns that no table tells of.
 const UNKNOWN: f64 = 1.0 / 3.0;
 
@@ -897,8 +899,16 @@ impl Signs {
 
 /// The posterior of tables of equally many columns under the decay that fits them best, with the scores of each column.
 fn read(tables: &[Table], groups: &Groups, prior: &Independent) -> (Vec<Option<Scores>>, Vec<Set>) {
-    let basis =
-        |(axis, groups): (&Axis, &Option<Vec<u32>>)| groups.as_ref().map(|groups| Arc::new(Basis::new(axis, groups)));
+    // A column with crowded cells has few groups; what a usual one holds is told by the column with the most.
+    let numeric = |axis: &Axis| {
+        axis.places().iter().any(|place| matches!(place, Place::Interval { .. } | Place::Point(Value::Unit(_))))
+    };
+    let usual = (prior.axes.iter().zip(groups).filter(|(axis, _)| numeric(axis)))
+        .filter_map(|(_, groups)| groups.as_ref()?.iter().max())
+        .fold(0, |most, last| most.max(*last as usize + 1));
+    let basis = |(axis, groups): (&Axis, &Option<Vec<u32>>)| {
+        groups.as_ref().map(|groups| Arc::new(Basis::new(axis, groups, usual)))
+    };
     let bases: Vec<Option<Arc<Basis>>> = prior.axes.iter().zip(groups).map(basis).collect();
     let best = best_look(|decay| Look::with_decay(&bases, tables, decay));
     let sets = best.likelihoods.posteriors(&best.readings, tables.iter().map(|table| &table.columns[..]));
@@ -1281,9 +1291,10 @@ fn fit_law(likelihoods: &[[f64; SCALES]]) -> ([f64; SCALES], f64) {
 const COSINES: usize = 16;
 
 impl Basis {
-    fn new(axis: &Axis, groups: &[u32]) -> Self {
+    /// Of a column whose usual groups hold one part in `usual` of the rows.
+    fn new(axis: &Axis, groups: &[u32], usual: usize) -> Self {
         let count = groups.iter().max().map_or(0, |last| *last as usize + 1);
-        let (functions, orders) = functions(axis, groups, count);
+        let (functions, orders) = functions(axis, groups, count, usual);
         // E 1_g e_k, less its projection on the probabilities of the groups.
         let mut masses = vec![0.0; count];
         let mut moments = Mat::<f64>::zeros(count, functions.len());
@@ -1361,7 +1372,7 @@ impl Scores {
 
 /// Functions of a column that are orthonormal under its marginal and to constants, with their orders: what stands apart
 /// (groups of levels, missing) first, then cosines of the rank.
-fn functions(axis: &Axis, groups: &[u32], count: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+fn functions(axis: &Axis, groups: &[u32], count: usize, usual: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let places = axis.places();
     let mut apart: Vec<(f64, Vec<f64>)> = Vec::new();
     let mut of_group: HashMap<Option<u32>, usize> = HashMap::new();
@@ -1406,7 +1417,7 @@ fn functions(axis: &Axis, groups: &[u32], count: usize) -> (Vec<Vec<f64>>, Vec<f
                 }
                 below += width;
             }
-            even_out(axis, HEAVY / count as f64, &mut table);
+            even_out(axis, groups, HEAVY / count.max(usual) as f64, &mut table);
             candidates.push((k as f64, table));
         }
     }
@@ -1431,10 +1442,14 @@ fn functions(axis: &Axis, groups: &[u32], count: usize) -> (Vec<Vec<f64>>, Vec<f
     (basis, orders)
 }
 
-/// Gives a function its mean throughout each cell that is heavier than a limit: what other columns do with one part of a
-/// cell that is larger than any group, and not with another, no table tells. Carried on from smaller cells beside it, strong
+/// Gives a function its mean throughout each cell that is heavier than a limit or nearly all of its group: what other columns
+/// do with one part of a cell that is a group, and not with another, no table tells. Carried on from smaller cells beside it, strong
 /// dependence gave counts beyond all rows.
-fn even_out(axis: &Axis, limit: f64, table: &mut [f64]) {
+fn even_out(axis: &Axis, groups: &[u32], limit: f64, table: &mut [f64]) {
+    let mut by_group: HashMap<u32, f64> = HashMap::new();
+    for (at, cell) in axis.partition().iter().enumerate() {
+        *by_group.entry(groups[*cell as usize]).or_default() += axis.mass()[at];
+    }
     let mut sums = vec![(0.0, 0.0); axis.cells()];
     for (at, cell) in axis.partition().iter().enumerate() {
         let (mass, sum) = &mut sums[*cell as usize];
@@ -1443,7 +1458,7 @@ fn even_out(axis: &Axis, limit: f64, table: &mut [f64]) {
     }
     for (at, cell) in axis.partition().iter().enumerate() {
         let (mass, sum) = sums[*cell as usize];
-        if mass > limit {
+        if mass > limit.min(ALONE * by_group[&groups[*cell as usize]]) {
             table[at] = if axis.places()[at] == Place::Slope { 0.0 } else { sum / mass };
         }
     }
@@ -1490,7 +1505,7 @@ mod tests {
     fn functions_are_orthonormal() {
         let prior = prior();
         for (axis, groups) in prior.axes.iter().zip(groups()) {
-            let Basis { functions: basis, orders, .. } = Basis::new(axis, &groups.unwrap());
+            let Basis { functions: basis, orders, .. } = Basis::new(axis, &groups.unwrap(), 5);
             assert!(basis.len() >= 3 && orders.len() == basis.len());
             for (i, e) in basis.iter().enumerate() {
                 assert!(axis.mean(e).abs() < 1e-9);
@@ -1514,7 +1529,9 @@ mod tests {
                 .axes
                 .iter()
                 .zip(&groups)
-                .map(|(axis, groups)| Some(Scores::new(&Arc::new(Basis::new(axis, groups.as_ref().unwrap())), decay)))
+                .map(|(axis, groups)| {
+                    Some(Scores::new(&Arc::new(Basis::new(axis, groups.as_ref().unwrap(), 5)), decay))
+                })
                 .collect();
             let group = |column: usize| groups[column].as_ref().unwrap();
             let sizes: Vec<usize> = set.iter().map(|c| *group(*c).iter().max().unwrap() as usize + 1).collect();
@@ -1565,7 +1582,7 @@ mod tests {
 
             // Dense: coefficients of all products of basis functions, then nuisances; rows are cells of the table.
             let bases: Vec<(Vec<Vec<f64>>, Vec<f64>)> =
-                set.iter().zip(&sizes).map(|(c, size)| functions(&prior.axes[*c], group(*c), *size)).collect();
+                set.iter().zip(&sizes).map(|(c, size)| functions(&prior.axes[*c], group(*c), *size, 5)).collect();
             let in_group = |c: usize, g: usize, e: Option<&Vec<f64>>| -> f64 {
                 let axis = &prior.axes[c];
                 (0..axis.len())

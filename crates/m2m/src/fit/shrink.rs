@@ -54,8 +54,9 @@ fn shrink_with(
     (deviation, tails): (f64, Tails),
     chain: Vec<usize>,
 ) -> (Vec<f64>, Vec<f64>) {
-    let mut chains: Vec<Vec<usize>> =
-        (0..noisy.len()).filter(|cell| !chain.contains(cell)).map(|cell| vec![cell]).collect();
+    let mut alone = vec![true; noisy.len()];
+    chain.iter().for_each(|cell| alone[*cell] = false);
+    let mut chains: Vec<Vec<usize>> = (0..noisy.len()).filter(|cell| alone[*cell]).map(|cell| vec![cell]).collect();
     chains.push(chain);
     // In units of the noise.
     let z: Vec<f64> = noisy.iter().map(|x| x / deviation).collect();
