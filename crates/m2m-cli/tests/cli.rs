@@ -650,7 +650,8 @@ fn schema_check_says_what_a_schema_says() {
     assert!(stdout.starts_with("protects each `person`, using at most 3 rows of it\n"), "{stdout}");
 }
 
-/// An explanation without the sizes of tables, the pairs that have signs, whether columns have values or are looked into, all of which follows
+/// An explanation without the sizes of tables, the pairs that have signs, whether columns have values or are looked into, all
+/// of which follows
 /// the noise of the first round, nor the shares and the noise that follow from them.
 fn masked_tables(text: &str) -> String {
     let line = |line: &str| {

@@ -154,8 +154,7 @@ impl Look {
     }
 }
 
-/// The number with the fewest digits in an interval of a column's range, as a part of that range. Nothing for whole numbers that
-/// have a place each anyway.
+/// The number with the fewest digits in an interval of a column's range, as a part of that range.
 fn common_value(kind: &Kind, low: f64, high: f64) -> Option<f64> {
     let range = kind.range()?;
     Some(range.unit(roundest(range.value(low), range.value(high))?))
