@@ -225,14 +225,15 @@ def coverage(runs):
 
 
 def cost(runs):
-    """Our processor time with every question and the model, over that of the faster of AIM and MST with its rows drawn."""
+    """Our processor time with every question and the model, over that of the faster of AIM and MST, asked the same by its rows
+    (but for runs of earlier versions, which did not time that)."""
     ours, theirs = defaultdict(list), defaultdict(dict)
     for run in runs:
         place = run["set"], run["epsilon"], run["delta"]
         if run["system"] == "m2m":
             ours[place].append([run[part] for part in ("release_cpu", "fit_cpu", "ask_cpu", "learn_cpu")])
         elif run["system"] in ("aim", "mst") and "failed" not in run:
-            theirs[place].setdefault(label(run), []).append(run["cpu"])
+            theirs[place].setdefault(label(run), []).append(run["cpu"] + run.get("ask_cpu", 0))
     rows = []
     for place in sorted(ours, key=str):
         if place in theirs:

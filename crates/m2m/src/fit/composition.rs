@@ -10,8 +10,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use crate::fit::points::dot;
-use crate::panel::Value;
-use crate::prior::{Axis, Place};
+use crate::prior::Axis;
 
 /// Steps in which a table gets its margins.
 const SWEEPS: usize = 30;
@@ -57,9 +56,8 @@ struct Pair {
 
 impl Groups {
     pub fn new(axis: &Axis, of_cell: &[u32]) -> Self {
-        let levels = axis.places().iter().all(|place| matches!(place, Place::Point(Value::Code(_))));
         let count = of_cell.iter().max().map_or(0, |last| *last as usize + 1);
-        let mut groups = Self { of_cell: of_cell.to_vec(), masses: vec![0.0; count], levels };
+        let mut groups = Self { of_cell: of_cell.to_vec(), masses: vec![0.0; count], levels: axis.is_levels() };
         groups.masses = groups.of(axis, &vec![1.0; axis.len()]);
         groups
     }

@@ -63,8 +63,6 @@ struct Scores {
     readers: Mat<f64>,
     /// The prior variance of functions beyond the basis.
     outside: f64,
-    /// `[group][score]`: what the seen scores are, if the column is one of levels.
-    by_group: Vec<Vec<f64>>,
 }
 
 /// What no decay changes about the functions of a column.
@@ -259,7 +257,7 @@ impl Interactions {
         let mean = axis.mean(table);
         let variance = axis.inner(table, table) - mean * mean;
         let own = std::array::from_fn(|size| self.products(size, column, [&parts[size], &parts[size]], variance));
-        let levels = axis.places().iter().all(|place| matches!(place, Place::Point(Value::Code(_))));
+        let levels = axis.is_levels();
         let confined = self.groups.each_ref().map(|groups| {
             let groups = groups[column].as_ref().filter(|_| levels)?;
             let mut present = axis.partition().iter().zip(table).filter(|(_, x)| **x != 0.0);
@@ -286,7 +284,7 @@ impl Interactions {
         let size = shares.len() - 2;
         let mut at = 0;
         for share in shares {
-            let groups = self.readers(size, share.column).nrows();
+            let groups = self.scores(set, share.column).readers.nrows();
             at = at * groups + share.confined[size]? as usize;
         }
         if set.by_group.asked.fetch_add(1, Ordering::Relaxed) < OFTEN && set.by_group.made.get().is_none() {
@@ -296,18 +294,16 @@ impl Interactions {
         Some([made[0][at], made[1][at], made[2][at]])
     }
 
-    fn readers(&self, size: usize, column: usize) -> &Mat<f64> {
-        &self.columns[size][column].as_ref().expect("it is in a table").readers
-    }
-
     /// What a set of columns of levels does, cell by cell of its table.
     fn tabulate(&self, set: &Set) -> [Vec<f64>; 3] {
         let [from_scale, of_noise] = set.spread();
+        let scores: Vec<Vec<Vec<f64>>> =
+            set.columns.iter().map(|column| self.scores(set, *column).by_group()).collect();
         [(&set.mean[..], 1), (from_scale, 2), (of_noise, 2)].map(|(table, power)| {
             let mut values = table.to_vec();
-            for column in &set.columns {
-                let Scores { seen, by_group, .. } = self.scores(set, *column);
-                values = turn(&values, *seen, by_group.len(), |score, group| by_group[group][score].powi(power));
+            for by_group in &scores {
+                let seen = by_group.first().map_or(0, Vec::len);
+                values = turn(&values, seen, by_group.len(), |score, group| by_group[group][score].powi(power));
             }
             values
         })
@@ -673,11 +669,7 @@ impl Binned {
             *sum += f64::from(point.1);
         }
         // Parts of one group side by side, in the order of their numbers.
-        let unit = |place: usize| match places[place] {
-            Place::Interval { low, .. } => low,
-            Place::Point(Value::Unit(unit)) => unit,
-            _ => -1.0 - place as f64,
-        };
+        let unit = |place: usize| places[place].middle().unwrap_or(-1.0 - place as f64);
         let group = |place: usize| groups[axis.partition()[place] as usize];
         let mut order: Vec<usize> = (0..parts.len()).filter(|part| parts[*part].0 > 0).collect();
         order.sort_by(|a, b| {
@@ -900,10 +892,7 @@ impl Signs {
 /// The posterior of tables of equally many columns under the decay that fits them best, with the scores of each column.
 fn read(tables: &[Table], groups: &Groups, prior: &Independent) -> (Vec<Option<Scores>>, Vec<Set>) {
     // A column with crowded cells has few groups; what a usual one holds is told by the column with the most.
-    let numeric = |axis: &Axis| {
-        axis.places().iter().any(|place| matches!(place, Place::Interval { .. } | Place::Point(Value::Unit(_))))
-    };
-    let usual = (prior.axes.iter().zip(groups).filter(|(axis, _)| numeric(axis)))
+    let usual = (prior.axes.iter().zip(groups).filter(|(axis, _)| !axis.is_levels()))
         .filter_map(|(_, groups)| groups.as_ref()?.iter().max())
         .fold(0, |most, last| most.max(*last as usize + 1));
     let basis = |(axis, groups): (&Axis, &Option<Vec<u32>>)| {
@@ -1330,15 +1319,7 @@ impl Scores {
         let (outside, basis) = (basis.outside(decay), basis.clone());
         if k == 0 {
             let (rotation, readers) = (Mat::zeros(0, 0), Mat::zeros(count, 0));
-            return Self {
-                basis,
-                rotation,
-                seen: 0,
-                singular: vec![],
-                readers,
-                outside,
-                by_group: vec![Vec::new(); count],
-            };
+            return Self { basis, rotation, seen: 0, singular: vec![], readers, outside };
         }
         let root: Vec<f64> = basis.orders.iter().map(|order| order.powf(-0.5 * decay)).collect();
         let matrix = Mat::from_fn(count, k, |group, at| basis.moments[(group, at)] * root[at]);
@@ -1354,14 +1335,20 @@ impl Scores {
         let readers = Mat::from_fn(count, seen, |group, score| {
             (0..k).map(|at| matrix[(group, at)] * vectors[(at, k - 1 - score)]).sum::<f64>() / singular[score]
         });
-        let of_group = |group: usize| match &basis.by_group[group] {
-            Some(place) => (0..seen)
-                .map(|score| (0..k).map(|at| rotation[(score, at)] * basis.functions[at][*place]).sum())
-                .collect(),
-            None => vec![0.0; seen],
+        Self { basis, rotation, seen, singular, readers, outside }
+    }
+
+    /// `[group][score]`: what the seen scores of a column of levels are.
+    fn by_group(&self) -> Vec<Vec<f64>> {
+        let functions = &self.basis.functions;
+        let score = |score: usize, place: usize| -> f64 {
+            functions.iter().enumerate().map(|(at, e)| self.rotation[(score, at)] * e[place]).sum()
         };
-        let by_group = (0..count).map(of_group).collect();
-        Self { basis, rotation, seen, singular, readers, outside, by_group }
+        let of_group = |place: &Option<usize>| match place {
+            Some(place) => (0..self.seen).map(|at| score(at, *place)).collect(),
+            None => vec![0.0; self.seen],
+        };
+        self.basis.by_group.iter().map(of_group).collect()
     }
 
     fn rotate(&self, basis: &[f64]) -> Vec<f64> {
@@ -1390,17 +1377,13 @@ fn functions(axis: &Axis, groups: &[u32], count: usize, usual: usize) -> (Vec<Ve
     }
     let mut candidates = apart;
     // Ranks among the numbers.
-    let unit = |place: &Place| match place {
-        Place::Interval { low, high } => Some(0.5 * (low + high)),
-        Place::Point(Value::Unit(unit)) => Some(*unit),
-        _ => None,
-    };
     let mut numbers: Vec<(f64, usize)> =
-        places.iter().enumerate().filter_map(|(at, place)| unit(place).map(|unit| (unit, at))).collect();
+        places.iter().enumerate().filter_map(|(at, place)| place.middle().map(|unit| (unit, at))).collect();
     numbers.sort_by(|a, b| a.0.total_cmp(&b.0));
     let total: f64 = numbers.iter().map(|(_, at)| axis.mass()[*at]).sum();
     if total > 1e-9 {
         let cosines = count.clamp(6, COSINES).min(numbers.len().saturating_sub(1));
+        let crowded = crowded(axis, groups, HEAVY / count.max(usual) as f64);
         for k in 1..=cosines {
             let angle = std::f64::consts::PI * k as f64;
             let mut table = vec![0.0; places.len()];
@@ -1417,7 +1400,7 @@ fn functions(axis: &Axis, groups: &[u32], count: usize, usual: usize) -> (Vec<Ve
                 }
                 below += width;
             }
-            even_out(axis, groups, HEAVY / count.max(usual) as f64, &mut table);
+            even_out(axis, &crowded, &mut table);
             candidates.push((k as f64, table));
         }
     }
@@ -1442,25 +1425,27 @@ fn functions(axis: &Axis, groups: &[u32], count: usize, usual: usize) -> (Vec<Ve
     (basis, orders)
 }
 
-/// Gives a function its mean throughout each cell that is heavier than a limit or nearly all of its group: what other columns
-/// do with one part of a cell that is a group, and not with another, no table tells. Carried on from smaller cells beside it, strong
-/// dependence gave counts beyond all rows.
-fn even_out(axis: &Axis, groups: &[u32], limit: f64, table: &mut [f64]) {
-    let mut by_group: HashMap<u32, f64> = HashMap::new();
-    for (at, cell) in axis.partition().iter().enumerate() {
-        *by_group.entry(groups[*cell as usize]).or_default() += axis.mass()[at];
-    }
+/// The cells that are heavier than a limit or nearly all of their group: what other columns do with one part of a cell that is
+/// a group, and not with another, no table tells.
+fn crowded(axis: &Axis, groups: &[u32], limit: f64) -> Vec<bool> {
+    let masses = axis.cell_masses();
+    let mut by_group = vec![0.0; groups.iter().max().map_or(0, |last| *last as usize + 1)];
+    masses.iter().zip(groups).for_each(|(mass, group)| by_group[*group as usize] += mass);
+    masses.iter().zip(groups).map(|(mass, group)| *mass > limit.min(ALONE * by_group[*group as usize])).collect()
+}
+
+/// Gives a function its mean throughout each crowded cell. Carried on from smaller cells beside it, strong dependence gave
+/// counts beyond all rows.
+fn even_out(axis: &Axis, crowded: &[bool], table: &mut [f64]) {
     let mut sums = vec![(0.0, 0.0); axis.cells()];
     for (at, cell) in axis.partition().iter().enumerate() {
         let (mass, sum) = &mut sums[*cell as usize];
         *mass += axis.mass()[at];
         *sum += axis.mass()[at] * table[at];
     }
-    for (at, cell) in axis.partition().iter().enumerate() {
+    for (at, cell) in axis.partition().iter().enumerate().filter(|(_, cell)| crowded[**cell as usize]) {
         let (mass, sum) = sums[*cell as usize];
-        if mass > limit.min(ALONE * by_group[&groups[*cell as usize]]) {
-            table[at] = if axis.places()[at] == Place::Slope { 0.0 } else { sum / mass };
-        }
+        table[at] = if axis.places()[at] == Place::Slope { 0.0 } else { sum / mass };
     }
 }
 

@@ -968,11 +968,6 @@ impl Fit {
         let made: Vec<Vec<u32>> =
             margins.iter().filter(|_| room).map(|margin| filled(margin, vec![0; weights.len()])).collect();
         let mut scratch = vec![0; if room { 0 } else { weights.len() }];
-        let sum_up = |places: &[u32], weights: &[f64], sums: &mut Vec<f64>, len: usize| {
-            sums.clear();
-            sums.resize(len, 0.0);
-            weights.iter().zip(places).for_each(|(weight, place)| sums[*place as usize] += weight);
-        };
         // Columns that go closely together take many sweeps; where there are many tables, time does not allow them.
         let sweeps = (2000 / margins.len().max(1)).clamp(10, 40);
         let (mut sums, mut next) = (Vec::new(), Vec::new());
@@ -985,7 +980,8 @@ impl Fit {
                 }
                 let places = made.get(at).unwrap_or(&scratch);
                 if !summed {
-                    sum_up(places, &weights, &mut sums, target.len());
+                    sums = vec![0.0; target.len()];
+                    weights.iter().zip(places).for_each(|(weight, place)| sums[*place as usize] += weight);
                 }
                 let gap = target.iter().zip(&sums).map(|(x, y)| (x.max(0.0) - y).abs()).sum::<f64>();
                 farthest = farthest.max(gap / weights.len() as f64);

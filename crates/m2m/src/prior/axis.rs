@@ -81,6 +81,17 @@ pub(crate) enum Place {
     Point(Value),
 }
 
+impl Place {
+    /// Where along the column it is on the whole; nothing for slopes, levels and missing numbers.
+    pub fn middle(&self) -> Option<f64> {
+        match self {
+            Self::Interval { low, high } => Some(0.5 * (low + high)),
+            Self::Point(Value::Unit(unit)) => Some(*unit),
+            _ => None,
+        }
+    }
+}
+
 impl Axis {
     /// The places of a column that respect a partition, with the masses of the uniform prior.
     pub fn new(schema: &Schema, column: usize, partition: Option<&Cells>) -> Self {
@@ -200,14 +211,9 @@ impl Axis {
 
     /// Gives the places of a cell their parts of it, by the pieces that they are in.
     fn share_out(&mut self, cell: usize, pieces: &[Piece]) {
-        let middle = |place: &Place| match place {
-            Place::Interval { low, high } => Some(0.5 * (low + high)),
-            Place::Point(Value::Unit(unit)) => Some(*unit),
-            _ => None,
-        };
         let mut inside: Vec<Vec<(usize, bool)>> = vec![Vec::new(); pieces.len()];
         for (at, place) in self.places.iter().enumerate().filter(|(at, _)| self.cell[*at] as usize == cell) {
-            let Some(middle) = middle(place) else { continue };
+            let Some(middle) = place.middle() else { continue };
             let piece = pieces.partition_point(|piece| piece.high <= middle).min(pieces.len() - 1);
             inside[piece].push((at, matches!(place, Place::Point(_)) && pieces[piece].atom == Some(middle)));
         }
@@ -302,6 +308,11 @@ impl Axis {
         &self.places
     }
 
+    /// Whether the column is one of levels.
+    pub fn is_levels(&self) -> bool {
+        self.places.iter().all(|place| matches!(place, Place::Point(Value::Code(_))))
+    }
+
     pub fn cells(&self) -> usize {
         self.cells
     }
@@ -373,21 +384,16 @@ impl Axis {
     /// The table of the linear function of the place that has mean 0 and variance 1 within a cell, and is 0 outside, with
     /// the centre and the scale of that function; nothing for cells of a single point.
     pub fn tilt(&self, cell: usize) -> Option<(Vec<f64>, f64, f64)> {
-        let unit = |place: &Place| match place {
-            Place::Interval { low, high } => Some(0.5 * (low + high)),
-            Place::Point(Value::Unit(unit)) => Some(*unit),
-            _ => None,
-        };
         let mut table = vec![0.0; self.places.len()];
         let inside = |i: &usize| self.cell[*i] as usize == cell;
         let mean: f64 = (0..table.len())
             .filter(inside)
-            .map(|i| unit(&self.places[i]).map_or(0.0, |unit| unit * self.part[i]))
+            .map(|i| self.places[i].middle().map_or(0.0, |unit| unit * self.part[i]))
             .sum();
         for i in (0..table.len()).filter(inside) {
             match &self.places[i] {
                 Place::Slope => {}
-                place => table[i] = unit(place)? - mean,
+                place => table[i] = place.middle()? - mean,
             }
             if let Place::Interval { low, high } = self.places[i] {
                 table[i + 1] = 0.5 * (high - low);

@@ -109,6 +109,8 @@ pub struct Range {
     atoms: Vec<f64>,
     low: f64,
     inverse_width: f64,
+    /// Digits after the point that survive the way to [0, 1] and back, unless that depends on the number.
+    decimals: Option<i32>,
 }
 
 /// A public, monotone change of scale that is applied before a column is mapped to [0, 1].
@@ -181,7 +183,11 @@ impl Range {
         if !(width > 0.0 && (1.0 / width).is_finite()) {
             return fail("min and max are too close together to tell apart");
         }
-        Ok(Self { min, max, transform, atoms, low, inverse_width: 1.0 / width })
+        let decimals = match transform {
+            Transform::None | Transform::Sqrt => Some(decimals(min.abs().max(max.abs()))),
+            Transform::Log1p | Transform::Asinh => None,
+        };
+        Ok(Self { min, max, transform, atoms, low, inverse_width: 1.0 / width, decimals })
     }
 
     /// Lower bound.
@@ -226,17 +232,16 @@ impl Range {
     /// last bits are lost on the way: otherwise `x >= 14.5` would leave out rows with just that value.
     pub fn value(&self, unit: f64) -> f64 {
         let x = self.transform.invert(self.low + unit / self.inverse_width);
-        // How large the numbers are whose last bits were lost.
-        let size = match self.transform {
-            Transform::None | Transform::Sqrt => self.min.abs().max(self.max.abs()),
-            Transform::Log1p | Transform::Asinh => 1.0 + x.abs(),
-        };
-        rounded(x, DIGITS - size.log10().ceil() as i32).clamp(self.min, self.max)
+        let places = self.decimals.unwrap_or_else(|| decimals(1.0 + x.abs()));
+        rounded(x, places).clamp(self.min, self.max)
     }
 }
 
-/// Digits that survive the way to [0, 1] and back.
-const DIGITS: i32 = 12;
+/// Digits after the point that survive the way to [0, 1] and back where numbers are so large.
+fn decimals(size: f64) -> i32 {
+    const DIGITS: i32 = 12;
+    DIGITS - size.log10().ceil() as i32
+}
 
 /// The nearest decimal with so many digits after the point, if there are such.
 fn rounded(x: f64, places: i32) -> f64 {
