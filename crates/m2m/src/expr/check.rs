@@ -379,7 +379,7 @@ fn type_of(kind: &Kind) -> Type {
 }
 
 impl Op {
-    fn compares(self) -> bool {
+    pub(crate) fn compares(self) -> bool {
         matches!(
             self,
             Self::Equal | Self::NotEqual | Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual

@@ -23,6 +23,7 @@
 //! Against a product prior and for features that are products (Fourier, tables), everything is exact (`closed.rs`); other
 //! maps, other priors and functions that do not separate use random points (`points.rs`).
 
+mod alone;
 mod closed;
 mod columns;
 mod completion;
@@ -141,6 +142,8 @@ pub struct Fit {
     weights: OnceLock<Vec<f64>>,
     /// Points of which none has a negative weight, and their weights.
     positive: OnceLock<(Arc<Points>, Vec<f64>)>,
+    /// The same for models, if they need fewer.
+    learned_on: OnceLock<(Arc<Points>, Vec<f64>)>,
 }
 
 /// Random points of the prior, and what is found out about them when it is first needed.
@@ -195,6 +198,8 @@ const UNSEEN_TAU: f64 = 0.1;
 const HELD: f64 = 0.25;
 /// Points by which errors of models are judged, at most: errors need not be known as well as what they are errors of.
 const JUDGES: usize = 20_000;
+/// Models are learned on so many points for each row, or on [`JUDGES`].
+const LEARNED_ON: f64 = 2.0;
 /// Points are raked until they are this near to all tables, as a part of all rows: much nearer than random points are.
 const RAKED: f64 = 3e-4;
 /// Or until a sweep leaves more than this part of the distance of the last.
@@ -311,6 +316,7 @@ impl Fit {
             tables: Tables::default(),
             weights: OnceLock::new(),
             positive: OnceLock::new(),
+            learned_on: OnceLock::new(),
             schema,
             options,
         };
@@ -1015,18 +1021,32 @@ impl Fit {
 
     /// Points of which none has a negative weight, and their weights.
     pub(crate) fn row_points(&self) -> &(Arc<Points>, Vec<f64>) {
-        self.positive.get_or_init(|| {
-            let Some(interactions) = &self.interactions else {
-                let weights = self.make_positive_weights();
-                return (self.all_points().points.clone(), weights);
-            };
-            let count = self.options.samples.max(1);
-            let (panels, cells) = tree::sample(interactions, &self.prior, &self.schema, count, self.options.seed);
-            let mut targets = interactions.probabilities(&self.prior);
-            targets.iter_mut().flatten().for_each(|p| *p *= count as f64);
-            let weights = self.raked_to(interactions, targets, vec![1.0; count], &cells);
-            (Arc::new(Points::new(panels, &[], |_, _| true)), weights)
+        self.positive.get_or_init(|| match &self.interactions {
+            Some(interactions) => self.raked_points(interactions, self.options.samples.max(1)),
+            None => (self.all_points().points.clone(), self.make_positive_weights()),
         })
+    }
+
+    /// Those that models are learned on: of a table of few rows, several times as many tell nothing more.
+    fn model_points(&self) -> &(Arc<Points>, Vec<f64>) {
+        match &self.interactions {
+            Some(interactions) if self.model_count() < self.options.samples => {
+                self.learned_on.get_or_init(|| self.raked_points(interactions, self.model_count()))
+            }
+            _ => self.row_points(),
+        }
+    }
+
+    fn model_count(&self) -> usize {
+        ((LEARNED_ON * self.rows) as usize).max(JUDGES).min(self.options.samples)
+    }
+
+    fn raked_points(&self, interactions: &Interactions, count: usize) -> (Arc<Points>, Vec<f64>) {
+        let (panels, cells) = tree::sample(interactions, &self.prior, &self.schema, count, self.options.seed);
+        let mut targets = interactions.probabilities(&self.prior);
+        targets.iter_mut().flatten().for_each(|p| *p *= count as f64);
+        let weights = self.raked_to(interactions, targets, vec![1.0; count], &cells);
+        (Arc::new(Points::new(panels, &[], |_, _| true)), weights)
     }
 
     /// Unbiased weights of the points for functions of any columns.
@@ -1224,6 +1244,12 @@ impl Model for Fit {
     }
 
     fn totals(&self, functions: &[Checked]) -> Totals {
+        if let ([function], Some(_)) = (functions, &self.closed)
+            && let Some([term]) = self.separated(function).as_deref()
+            && let Some(total) = self.alone(term)
+        {
+            return total;
+        }
         let (functionals, sampled) = self.functionals(functions);
         let means = self.answer(&functionals, sampled.as_deref().map(|columns| (self.all_points(), columns)));
         let square = self.rows * self.rows;
@@ -1269,7 +1295,7 @@ impl WeightedSample for Fit {
     }
 
     fn positive(&self) -> Positive<'_> {
-        let (points, weights) = self.row_points();
+        let (points, weights) = self.model_points();
         Positive { sample: Box::new(Drawn { schema: &self.schema, points }), weights }
     }
 
@@ -1288,7 +1314,7 @@ impl WeightedSample for Fit {
         let relative = self.count_deviation / self.rows;
         // Models are learned on more points than they are judged by.
         let judges = at.points.count();
-        let fewer = self.interactions.as_ref().map_or(1.0, |_| judges as f64 / self.options.samples.max(judges) as f64);
+        let fewer = self.interactions.as_ref().map_or(1.0, |_| judges as f64 / self.model_count().max(judges) as f64);
         Mat::from_fn(functions.ncols(), functions.ncols(), |i, j| {
             let shift = |i: usize| (means.slopes[i] - means.values[i]) * relative;
             let sampling = means.sampling[(i, j)] * fewer;

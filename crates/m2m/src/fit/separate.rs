@@ -4,6 +4,7 @@
 //! inclusion and exclusion, `CASE` by its branches, and nulls by carrying for each expression two functions: what it adds
 //! where it has a value, and whether it has one.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
@@ -11,9 +12,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::Schema;
 use crate::expr::{Checked, Function, Node, Op, Scalar, value_of};
+use crate::fit::alone::Effect;
 use crate::fit::interactions::Share;
 use crate::panel::Value;
 use crate::prior::{Axis, Independent};
+use crate::schema::Range;
 
 /// A product of functions of one column each, as tables on the axes of a prior.
 #[derive(Clone, Debug)]
@@ -35,6 +38,8 @@ impl Term {
 pub(crate) struct Tabulated {
     table: Vec<f64>,
     pub share: OnceLock<Share>,
+    /// The same for what it does by itself.
+    pub effect: OnceLock<Effect>,
 }
 
 impl Deref for Tabulated {
@@ -47,7 +52,7 @@ impl Deref for Tabulated {
 
 impl From<Vec<f64>> for Tabulated {
     fn from(table: Vec<f64>) -> Self {
-        Self { table, share: OnceLock::new() }
+        Self { table, share: OnceLock::new(), effect: OnceLock::new() }
     }
 }
 
@@ -94,7 +99,67 @@ pub(crate) fn separate(function: &Checked, schema: &Schema, prior: &Independent,
 fn tabulate(schema: &Schema, axis: &Axis, atoms: &[(usize, Atom<'_>)]) -> Vec<f64> {
     let column = axis.column();
     let jumps = jumps(schema, column, atoms);
-    axis.tabulate(&jumps, |value| atoms.iter().map(|(_, atom)| atom.at(schema, column, value)).product())
+    let at = |value| atoms.iter().map(|(_, atom)| atom.at(schema, column, value)).product();
+    if atoms.iter().all(|(_, atom)| is_step(atom.node)) && tells_near(schema, column) {
+        let steps = Steps::new(&jumps);
+        return axis.tabulate(&jumps, |value| steps.at(value, at));
+    }
+    axis.tabulate(&jumps, at)
+}
+
+/// Whether a function of a column does not change between the numbers that stand in it.
+fn is_step(node: &Node) -> bool {
+    match node {
+        Node::Column(_) | Node::Number(_) => false,
+        Node::Boolean(_) | Node::Null => true,
+        Node::IsNull(inner) => is_step(inner) || matches!(**inner, Node::Column(_)),
+        Node::Not(inner) => is_step(inner),
+        Node::Binary(Op::And | Op::Or, left, right) => is_step(left) && is_step(right),
+        Node::Binary(op, left, right) => {
+            op.compares()
+                && matches!(
+                    (&**left, &**right),
+                    (Node::Column(_), Node::Number(_)) | (Node::Number(_), Node::Column(_))
+                )
+        }
+        _ => false,
+    }
+}
+
+/// A function that is constant between its jumps, asked once for each stretch between two of them.
+struct Steps {
+    jumps: Vec<f64>,
+    stretches: Vec<Cell<Option<f64>>>,
+}
+
+impl Steps {
+    fn new(jumps: &[f64]) -> Self {
+        let mut jumps = jumps.to_vec();
+        jumps.sort_by(f64::total_cmp);
+        Self { stretches: vec![Cell::new(None); jumps.len() + 1], jumps }
+    }
+
+    fn at(&self, value: Value, function: impl Fn(Value) -> f64) -> f64 {
+        let Value::Unit(unit) = value else { return function(value) };
+        let stretch = self.jumps.iter().filter(|jump| **jump < unit).count();
+        // At a jump it is the function that knows to which side a value belongs.
+        if self.jumps.iter().any(|jump| (jump - unit).abs() < NEAR) {
+            return function(value);
+        }
+        let kept = &self.stretches[stretch];
+        let found = kept.get().unwrap_or_else(|| function(value));
+        kept.set(Some(found));
+        found
+    }
+}
+
+/// What counts as near a jump, in parts of a column's range: far more than numbers lose on the way to [0, 1] and back.
+const NEAR: f64 = 1e-4;
+
+/// Whether numbers of a column that are near each other can be told apart, as cannot those of a narrow range far from 0.
+fn tells_near(schema: &Schema, column: usize) -> bool {
+    let size = |range: &Range| range.min().abs().max(range.max().abs());
+    schema.columns()[column].kind.range().is_some_and(|range| range.max() - range.min() > NEAR * size(range))
 }
 
 /// Tables that were made before, for one prior: a page asks for many numbers with the same filter and the same bins.

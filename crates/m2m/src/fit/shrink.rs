@@ -11,9 +11,11 @@ use crate::privatise::Mechanism;
 /// Powers of two, in standard deviations of the noise, from which on scales are tried: one cell that stands alone has to
 /// stand out, many side by side do not. Each is weighed by how likely it makes the cells.
 const SMALLEST: [i32; 3] = [2, 1, 0];
+/// Laws that are told apart, at most: scales beyond all of them are no other.
+const MOST_LAWS: usize = 32;
 const ROUNDS: usize = 40;
 /// Or fewer, once no probability moves by more than this.
-const SETTLED: f64 = 1e-3;
+const SETTLED: f64 = 1e-2;
 /// By how much the logarithm of the likelihood has to rise for one more law.
 const PRICE: f64 = 3.0;
 /// How much of the noise's variance remains at least in a cell that is taken for empty.
@@ -85,21 +87,30 @@ struct Reading {
 impl Reading {
     fn new(z: &[f64], tails: Tails, chains: &[Vec<usize>], smallest: i32) -> Self {
         let largest = z.iter().fold(2.0f64, |a, b| a.max(*b));
-        let scales: Vec<f64> = (smallest..).map(|k| 2f64.powi(k)).take_while(|scale| *scale <= 2.0 * largest).collect();
+        let scales = (smallest..).map(|k| 2f64.powi(k)).take_while(|scale| *scale <= 2.0 * largest).take(MOST_LAWS - 1);
+        let laws: Vec<Option<f64>> = std::iter::once(None).chain(scales.map(Some)).collect();
         let under = |z: f64, scale: Option<f64>| match (tails, scale) {
             (Tails::Gaussian, None) => zero(z),
             (Tails::Gaussian, Some(scale)) => exponential(z, scale),
             (Tails::Laplace, None) => laplace::zero(z),
             (Tails::Laplace, Some(scale)) => laplace::exponential(z, scale),
         };
-        let laws = || std::iter::once(None).chain(scales.iter().copied().map(Some));
-        let under_all = |z: &f64| laws().map(|scale| under(*z, scale)).collect();
+        let under_all = |z: &f64| laws.iter().map(|scale| under(*z, *scale)).collect();
         let cells: Vec<Vec<Cell>> = z.iter().map(under_all).collect();
-        let laws = scales.len() + 1;
-        let mut law = Transitions::new(laws);
+        // As many numbers side by side as the processor likes.
+        match laws.len() {
+            ..=8 => Self::of::<8>(&cells, chains, laws.len()),
+            9..=16 => Self::of::<16>(&cells, chains, laws.len()),
+            _ => Self::of::<MOST_LAWS>(&cells, chains, laws.len()),
+        }
+    }
+
+    fn of<const L: usize>(cells: &[Vec<Cell>], chains: &[Vec<usize>], laws: usize) -> Self {
+        let likely = Likely::<L>::new(cells);
+        let mut law = Transitions::<L>::new(laws);
         for _ in 0..ROUNDS {
             let mut counts = Transitions::doubt(laws);
-            chains.iter().for_each(|chain| _ = law.posterior(chain, &cells, |_, _| {}, &mut counts));
+            chains.iter().for_each(|chain| _ = law.posterior(chain, &likely, |_, _| {}, &mut counts));
             let next = counts.normalised();
             let settled = law.distance(&next) < SETTLED;
             law = next;
@@ -107,15 +118,38 @@ impl Reading {
                 break;
             }
         }
-        let mut moments = vec![(0.0, 0.0); z.len()];
-        let mut keep = |cell: usize, shares: &[f64]| {
+        let mut moments = vec![(0.0, 0.0); cells.len()];
+        let mut keep = |cell: usize, shares: &[f64; L]| {
             let mean: f64 = shares.iter().zip(&cells[cell]).map(|(share, law)| share * law.first).sum();
             let square: f64 = shares.iter().zip(&cells[cell]).map(|(share, law)| share * law.second).sum();
             moments[cell] = (mean, square);
         };
         let mut unused = Transitions::doubt(laws);
-        let log: f64 = chains.iter().map(|chain| law.posterior(chain, &cells, &mut keep, &mut unused)).sum();
-        Self { evidence: log - PRICE * laws as f64, moments }
+        let log: f64 = chains.iter().map(|chain| law.posterior(chain, &likely, &mut keep, &mut unused)).sum();
+        Self { evidence: log + likely.log - PRICE * laws as f64, moments }
+    }
+}
+
+/// How likely each cell is under each of at most `L` laws, for the likeliest being 1.
+struct Likely<const L: usize> {
+    shares: Vec<[f64; L]>,
+    /// The logarithm of how likely all cells are under their likeliest laws.
+    log: f64,
+}
+
+impl<const L: usize> Likely<L> {
+    fn new(cells: &[Vec<Cell>]) -> Self {
+        let mut log = 0.0;
+        let share = |laws: &Vec<Cell>| {
+            let best = laws.iter().fold(0.0f64, |best, law| best.max(law.likelihood));
+            log += best.ln();
+            let mut shares = [0.0; L];
+            // Products of still smaller numbers would lose their digits, which slows processors down.
+            shares.iter_mut().zip(laws).for_each(|(x, law)| *x = (law.likelihood / best).max(1e-60));
+            shares
+        };
+        let shares = cells.iter().map(share).collect();
+        Self { shares, log }
     }
 }
 
@@ -200,12 +234,13 @@ mod laplace {
     }
 }
 
-/// How the law of a cell follows from that of the one before.
-struct Transitions {
+/// How the law of a cell follows from that of the one before, where there are at most `L` laws.
+struct Transitions<const L: usize> {
     /// After an empty cell, and after another one: runs of empty cells are long, whatever the others do.
     after: [Steps; 2],
     /// How common each law is where a chain begins or anything can follow. The first is that of empty cells.
-    weights: Vec<f64>,
+    weights: [f64; L],
+    laws: usize,
 }
 
 /// Probabilities that the law stays the same, is one beside it, or any; also their expected numbers.
@@ -216,16 +251,20 @@ struct Steps {
     any: f64,
 }
 
-impl Transitions {
+impl<const L: usize> Transitions<L> {
     fn new(laws: usize) -> Self {
         let steps = Steps { same: 0.4, beside: 0.3, any: 0.3 };
-        Self { after: [steps; 2], weights: vec![1.0 / laws as f64; laws] }
+        Self { after: [steps; 2], weights: Self::even(laws), laws }
     }
 
     /// What is counted from: one cell's worth of doubt, and as much about each step.
     fn doubt(laws: usize) -> Self {
         let steps = Steps { same: 1.0, beside: 1.0, any: 1.0 };
-        Self { after: [steps; 2], weights: vec![1.0 / laws as f64; laws] }
+        Self { after: [steps; 2], weights: Self::even(laws), laws }
+    }
+
+    fn even(laws: usize) -> [f64; L] {
+        std::array::from_fn(|law| if law < laws { 1.0 / laws as f64 } else { 0.0 })
     }
 
     /// The largest difference of two probabilities.
@@ -251,57 +290,48 @@ impl Transitions {
     fn posterior(
         &self,
         chain: &[usize],
-        cells: &[Vec<Cell>],
-        mut call: impl FnMut(usize, &[f64]),
+        likely: &Likely<L>,
+        mut call: impl FnMut(usize, &[f64; L]),
         counts: &mut Self,
     ) -> f64 {
-        let laws = self.weights.len();
-        // How likely a cell is under each law, for the likeliest being 1, and that one's logarithm.
-        let weigh = |cell: usize, likelihoods: &mut [f64]| {
-            let best = cells[cell].iter().fold(0.0f64, |best, law| best.max(law.likelihood));
-            likelihoods.iter_mut().zip(&cells[cell]).for_each(|(x, law)| *x = law.likelihood / best);
-            best
-        };
-        let (mut likelihoods, mut near) = (vec![0.0; laws], vec![0.0; laws]);
-        let mut log = 0.0;
         // Forward: the laws of each cell given the cells up to it.
-        let mut forward = vec![0.0; chain.len() * laws];
-        for (at, cell) in chain.iter().enumerate() {
-            let (before, here) = forward.split_at_mut(at * laws);
-            let next = &mut here[..laws];
-            if at == 0 {
-                next.copy_from_slice(&self.weights);
-            } else {
-                self.step(&before[(at - 1) * laws..], next);
+        let mut forward: Vec<[f64; L]> = Vec::with_capacity(chain.len());
+        let (mut log, mut product) = (0.0, 1.0);
+        for cell in chain {
+            let mut here = forward.last().map_or(self.weights, |before| self.step(before));
+            here.iter_mut().zip(&likely.shares[*cell]).for_each(|(p, likelihood)| *p *= likelihood);
+            product *= normalise(&mut here);
+            // Logarithms take long.
+            if product < 1e-200 {
+                log += f64::ln(product);
+                product = 1.0;
             }
-            let best = weigh(*cell, &mut likelihoods);
-            next.iter_mut().zip(&likelihoods).for_each(|(p, likelihood)| *p *= likelihood);
-            log += (next.iter().sum::<f64>() * best).ln();
-            normalise(next);
+            forward.push(here);
         }
         // Backward: how likely the cells after it are under each law of a cell.
-        let (mut backward, mut here, mut later) = (vec![1.0; laws], vec![0.0; laws], vec![0.0; laws]);
+        let [empty, other] = self.after;
+        let mut backward = [1.0; L];
         for (at, cell) in chain.iter().enumerate().rev() {
-            let known = &forward[at * laws..][..laws];
-            here.iter_mut().zip(known).zip(&backward).for_each(|((x, f), b)| *x = f * b);
+            let mut here = times(&forward[at], &backward);
             normalise(&mut here);
             call(*cell, &here);
-            weigh(*cell, &mut likelihoods);
-            later.iter_mut().zip(&likelihoods).zip(&backward).for_each(|((x, l), b)| *x = l * b);
+            let mut later = times(&likely.shares[*cell], &backward);
             normalise(&mut later);
-            beside_of(&later, &mut near);
+            let near = self.beside(&later);
             let from_any = dot(&self.weights, &later).max(1e-300);
             let mut began = 1.0;
             if at > 0 {
-                let from = &forward[(at - 1) * laws..][..laws];
-                let taken = [(0, 0..1), (1, 1..laws)].map(|(kind, part): (usize, std::ops::Range<usize>)| {
-                    let (steps, from) = (self.after[kind], &from[part.clone()]);
-                    // Going to either side is as likely from one law to another as back.
-                    Steps {
-                        same: steps.same * dot(from, &later[part.clone()]),
-                        beside: steps.beside * dot(from, &near[part]),
-                        any: steps.any * from.iter().sum::<f64>() * from_any,
-                    }
+                let from = &forward[at - 1];
+                // From an empty cell, and from others. Going to either side is as likely from one law to another as back.
+                let (same, beside) = (from[0] * later[0], from[0] * near[0]);
+                let taken = [
+                    (empty, same, beside, from[0]),
+                    (other, dot(from, &later) - same, dot(from, &near) - beside, 1.0 - from[0]),
+                ]
+                .map(|(steps, same, beside, any)| Steps {
+                    same: steps.same * same.max(0.0),
+                    beside: steps.beside * beside.max(0.0),
+                    any: steps.any * any.max(0.0) * from_any,
                 });
                 let total = taken.iter().map(|steps| steps.same + steps.beside + steps.any).sum::<f64>().max(1e-300);
                 began = 0.0;
@@ -312,41 +342,63 @@ impl Transitions {
                     began += steps.any / total;
                 }
             }
-            for ((count, w), x) in counts.weights.iter_mut().zip(&self.weights).zip(&later) {
-                *count += began * w * x / from_any;
+            let began = began / from_any;
+            for s in 0..L {
+                counts.weights[s] += began * self.weights[s] * later[s];
+                backward[s] = other.same * later[s] + other.beside * near[s] + other.any * from_any;
             }
-            for (s, x) in backward.iter_mut().enumerate() {
-                let Steps { same, beside, any } = self.after[usize::from(s > 0)];
-                *x = same * later[s] + beside * near[s] + any * from_any;
-            }
+            backward[0] = empty.same * later[0] + empty.beside * near[0] + empty.any * from_any;
         }
-        log
+        log + product.ln()
     }
 
     /// The laws of the next cell, given those of one.
-    fn step(&self, from: &[f64], next: &mut [f64]) {
-        let ([empty, other], last) = (self.after, from.len() - 1);
-        let any = empty.any * from[0] + other.any * from[1..].iter().sum::<f64>();
-        let beside = |at: usize| if at == 0 { empty.beside } else { other.beside } * from[at];
-        for (s, p) in next.iter_mut().enumerate() {
-            let same = if s == 0 { empty.same } else { other.same };
-            let near = 0.5 * (beside(s.saturating_sub(1)) + beside((s + 1).min(last)));
-            *p = same * from[s] + near + any * self.weights[s];
+    #[inline(always)]
+    fn step(&self, from: &[f64; L]) -> [f64; L] {
+        let [empty, other] = self.after;
+        let any = empty.any * from[0] + other.any * (1.0 - from[0]);
+        let mut beside = times(from, &[other.beside; L]);
+        beside[0] = empty.beside * from[0];
+        let mut next = self.beside(&beside);
+        for s in 0..L {
+            next[s] += other.same * from[s] + any * self.weights[s];
         }
+        next[0] += (empty.same - other.same) * from[0];
+        next
+    }
+
+    /// Half to either side; at an end the half that would leave stays. What comes to lie beyond the last law is of no
+    /// account: no cell is likely there.
+    #[inline(always)]
+    fn beside(&self, from: &[f64; L]) -> [f64; L] {
+        let (mut near, last) = ([0.0; L], self.laws - 1);
+        for s in 1..L - 1 {
+            near[s] = 0.5 * (from[s - 1] + from[s + 1]);
+        }
+        near[0] = 0.5 * (from[0] + from[1]);
+        near[last] = 0.5 * (from[last - 1] + from[last]);
+        near
     }
 }
 
-/// Half to either side; at an end the half that would leave stays.
-fn beside_of(from: &[f64], near: &mut [f64]) {
-    let last = from.len() - 1;
-    for (at, x) in near.iter_mut().enumerate() {
-        *x = 0.5 * (from[at.saturating_sub(1)] + from[(at + 1).min(last)]);
+#[inline(always)]
+fn times<const L: usize>(a: &[f64; L], b: &[f64; L]) -> [f64; L] {
+    let mut product = [0.0; L];
+    for s in 0..L {
+        product[s] = a[s] * b[s];
     }
+    product
 }
 
-fn normalise(numbers: &mut [f64]) {
-    let total = numbers.iter().sum::<f64>().max(1e-300);
-    numbers.iter_mut().for_each(|x| *x /= total);
+const ONES: [f64; MOST_LAWS] = [1.0; MOST_LAWS];
+
+/// Brings numbers, at most one for each law, to sum 1, and returns what it was.
+#[inline(always)]
+fn normalise(numbers: &mut [f64]) -> f64 {
+    let total = dot(numbers, &ONES[..numbers.len()]).max(1e-300);
+    let inverse = 1.0 / total;
+    numbers.iter_mut().for_each(|x| *x *= inverse);
+    total
 }
 
 #[cfg(test)]
@@ -358,7 +410,7 @@ mod tests {
     #[test]
     fn chains_are_summed_over_all_sequences() {
         let after = [Steps { same: 0.7, beside: 0.1, any: 0.2 }, Steps { same: 0.5, beside: 0.3, any: 0.2 }];
-        let law = Transitions { after, weights: vec![0.2, 0.5, 0.3] };
+        let law = Transitions::<4> { after, weights: [0.2, 0.5, 0.3, 0.0], laws: 3 };
         let z = [0.3, 5.0, 1.0, -0.7];
         let cells: Vec<Vec<Cell>> =
             z.iter().map(|z| vec![zero(*z), exponential(*z, 1.0), exponential(*z, 4.0)]).collect();
@@ -376,14 +428,11 @@ mod tests {
             laws.iter().zip(&mut expected).for_each(|(law, sums)| sums[*law] += p);
         }
         let total: f64 = expected[0].iter().sum();
-        expected.iter_mut().for_each(|sums| normalise(sums));
+        expected.iter_mut().for_each(|sums| _ = normalise(sums));
         let mut found = vec![Vec::new(); 4];
-        let log = law.posterior(
-            &[0, 1, 2, 3],
-            &cells,
-            |cell, shares| found[cell] = shares.to_vec(),
-            &mut Transitions::doubt(3),
-        );
+        let likely = Likely::new(&cells);
+        let keep = |cell: usize, shares: &[f64; 4]| found[cell] = shares.to_vec();
+        let log = law.posterior(&[0, 1, 2, 3], &likely, keep, &mut Transitions::doubt(3)) + likely.log;
         assert!((log - total.ln()).abs() < 1e-12, "{log}, not {}", total.ln());
         for (found, expected) in found.iter().zip(&expected) {
             assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}, not {expected:?}");

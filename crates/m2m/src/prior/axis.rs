@@ -355,6 +355,9 @@ impl Axis {
         for (i, place) in self.places.iter().enumerate() {
             match place {
                 Place::Point(value) => table[i] = function(*value),
+                Place::Interval { low, high } if !jumps.iter().any(|jump| low < jump && jump < high) => {
+                    (table[i], table[i + 1]) = legendre(&|u| function(Value::Unit(u)), *low, *high);
+                }
                 Place::Interval { low, high } => {
                     let mut cuts = vec![*low];
                     cuts.extend(jumps.iter().filter(|jump| *low < **jump && **jump < *high));
