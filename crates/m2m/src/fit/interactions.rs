@@ -3,8 +3,9 @@
 //! Against a product of marginals ψ the density ratio is 1 + Σ_S h_S, where h_S is the pure interaction of a set S of
 //! columns: it vanishes when averaged over any of them. Each h_S is a random function
 //! $\sum c_{kl\dots} e_k(x_i) e_l(x_j)\cdots$ with functions $e_k$ that are orthonormal under the marginal of their column
-//! (levels, missing, then cosines of the rank) and independent $c \sim N(0, s_S \prod o_k^{-decay})$, o the
-//! frequency of a cosine and 1 for levels. What four and more columns do together is taken for nothing.
+//! (levels, missing, then the number itself and cosines of its rank) and independent
+//! $c \sim N(0, s_S \prod o_k^{-decay})$, o = 1 for levels and numbers and one more than the frequency of a cosine. What
+//! four and more columns do together is taken for nothing.
 //!
 //! **One table.** Let m be the probabilities of a column's merged cells, Π the projection that removes m, and
 //! $A_{gk} = E_ψ 1_g e_k$. Projecting the table T by Π along every column removes all that single columns (and fewer than
@@ -1276,6 +1277,8 @@ fn fit_law(likelihoods: &[[f64; SCALES]]) -> ([f64; SCALES], f64) {
     (law, log)
 }
 
+/// Standard deviations from the mean beyond which a number counts as no farther, lest few rows have all the say.
+const FARTHEST: f64 = 3.0;
 /// Cosines of a rank, at most.
 const COSINES: usize = 16;
 
@@ -1358,7 +1361,7 @@ impl Scores {
 }
 
 /// Functions of a column that are orthonormal under its marginal and to constants, with their orders: what stands apart
-/// (groups of levels, missing) first, then cosines of the rank.
+/// (groups of levels, missing) first, then the number and cosines of its rank.
 fn functions(axis: &Axis, groups: &[u32], count: usize, usual: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let places = axis.places();
     let mut apart: Vec<(f64, Vec<f64>)> = Vec::new();
@@ -1384,6 +1387,9 @@ fn functions(axis: &Axis, groups: &[u32], count: usize, usual: usize) -> (Vec<Ve
     if total > 1e-9 {
         let cosines = count.clamp(6, COSINES).min(numbers.len().saturating_sub(1));
         let crowded = crowded(axis, groups, HEAVY / count.max(usual) as f64);
+        let mut number = clipped_number(axis, &numbers, total);
+        even_out(axis, &crowded, &mut number);
+        candidates.push((1.0, number));
         for k in 1..=cosines {
             let angle = std::f64::consts::PI * k as f64;
             let mut table = vec![0.0; places.len()];
@@ -1401,7 +1407,7 @@ fn functions(axis: &Axis, groups: &[u32], count: usize, usual: usize) -> (Vec<Ve
                 below += width;
             }
             even_out(axis, &crowded, &mut table);
-            candidates.push((k as f64, table));
+            candidates.push((k as f64 + 1.0, table));
         }
     }
     let one: Vec<f64> = places.iter().map(|place| f64::from(*place != Place::Slope)).collect();
@@ -1423,6 +1429,26 @@ fn functions(axis: &Axis, groups: &[u32], count: usize, usual: usize) -> (Vec<Ve
         }
     }
     (basis, orders)
+}
+
+/// How far a number is from the mean, in standard deviations, up to [`FARTHEST`]. Ranks leave out how far apart the largest
+/// numbers are, which products of two columns rest on.
+fn clipped_number(axis: &Axis, numbers: &[(f64, usize)], total: f64) -> Vec<f64> {
+    let mean_of =
+        |f: &dyn Fn(f64) -> f64| numbers.iter().map(|(unit, at)| f(*unit) * axis.mass()[*at]).sum::<f64>() / total;
+    let mean = mean_of(&|unit| unit);
+    let deviation = mean_of(&|unit| (unit - mean).powi(2)).sqrt().max(1e-12);
+    let mut table = vec![0.0; axis.places().len()];
+    for (unit, at) in numbers {
+        let far = (unit - mean) / deviation;
+        table[*at] = far.clamp(-FARTHEST, FARTHEST);
+        if let Place::Interval { low, high } = axis.places()[*at]
+            && far.abs() < FARTHEST
+        {
+            table[*at + 1] = 0.5 * (high - low) / deviation;
+        }
+    }
+    table
 }
 
 /// The cells that are heavier than a limit or nearly all of their group: what other columns do with one part of a cell that is
