@@ -27,7 +27,11 @@ const BUDGETS: &[(&str, Option<&str>)] = &[
     ("10", Some("0.00001")),
 ];
 /// Releases of each table whose errors are averaged.
-const RELEASES: usize = 6;
+const RELEASES: usize = 12;
+
+/// ε and δ of a release by which the errors of others are foretold, and how these forecasts are called.
+const PILOT: (&str, &str) = ("1", "0.00001");
+const LIKE: &str = "auto, like";
 
 /// Errors that were foretold and measured.
 type Errors = Vec<(f64, f64)>;
@@ -41,26 +45,44 @@ pub fn run(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
     ];
     let mut all: BTreeMap<(&str, &str), Errors> = BTreeMap::new();
     let mut by_table: BTreeMap<(&str, &str), Errors> = BTreeMap::new();
+    // Of all tables and budgets, how many forecasts are off by more than a factor of 1.5, and of 2.
+    let mut off: BTreeMap<(&str, &str), [usize; 3]> = BTreeMap::new();
     println!("Geometric means over questions of root mean squared errors:");
     println!("{}", line(["table", "budget", "design", "question"], ["predicted", "measured", "ratio"]));
     for name in if names.is_empty() { NAMES } else { names } {
         let (schema, table) = open(directory, name)?;
         let population = Population::read(&table, &schema)?;
         let forecaster = Forecaster::new(&schema, population.len() as u64)?;
+        // What a release with a common budget tells of the next one.
+        let pilot = Privacy::new(Budget::new(Some(PILOT.0.parse()?), Some(PILOT.1.parse()?), None)?);
+        let like = Forecaster::like(&publish(&table, &schema, &Choice::Auto, pilot)?, Some(population.len() as u64))?;
         for (epsilon, delta) in BUDGETS {
             let budget = Budget::new(Some(epsilon.parse()?), delta.map(|delta| delta.parse()).transpose()?, None)?;
             let privacy = Privacy::new(budget);
             let budget = format!("{epsilon}{}", if delta.is_some() { ", δ" } else { "" });
             for (design, choice) in &designs {
-                match compare(&forecaster, &population, &table, choice, privacy) {
-                    Ok(kinds) => {
-                        for (kind, errors) in kinds {
-                            println!("{}", line([name, &budget, design, kind], summary(&errors)));
-                            by_table.entry((name, design)).or_default().extend(&errors);
-                            all.entry((design, kind)).or_default().extend(errors);
-                        }
+                let mut forecasters = vec![(*design, &forecaster)];
+                if *choice == Choice::Auto {
+                    forecasters.push((LIKE, &like));
+                }
+                let measured = match measure(&population, &table, choice, privacy) {
+                    Ok(measured) => measured,
+                    Err(error) => {
+                        println!("{}  {error}", line([name, &budget, design, ""], [""; 3]).trim_end());
+                        continue;
                     }
-                    Err(error) => println!("{}  {error}", line([name, &budget, design, ""], [""; 3]).trim_end()),
+                };
+                for (label, forecaster) in forecasters {
+                    for (kind, errors) in compare(forecaster, &measured, choice, privacy)? {
+                        println!("{}", line([name, &budget, label, kind], summary(&errors)));
+                        by_table.entry((name, label)).or_default().extend(&errors);
+                        let beyond = off.entry((label, kind)).or_default();
+                        let far = ratio(&errors).ln().abs();
+                        beyond[0] += 1;
+                        beyond[1] += usize::from(far > f64::ln(1.5));
+                        beyond[2] += usize::from(far > f64::ln(2.0));
+                        all.entry((label, kind)).or_default().extend(errors);
+                    }
                 }
             }
         }
@@ -72,7 +94,9 @@ pub fn run(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
     }
     println!("\nAll tables and budgets:");
     for ((design, kind), errors) in &all {
-        println!("{}", line(["all", "", design, kind], summary(errors)));
+        let [count, by_half, by_two] = off[&(*design, *kind)];
+        let beyond = format!("  {by_half} of {count} off by more than 1.5, {by_two} by more than 2");
+        println!("{}{beyond}", line(["all", "", design, kind], summary(errors)));
     }
     Ok(())
 }
@@ -103,16 +127,9 @@ fn open(directory: &Path, name: &str) -> anyhow::Result<(Schema, Table)> {
     Ok((schema, Table::from_csv_bytes(text)))
 }
 
-/// The errors of all typical questions, by their kind.
-fn compare(
-    forecaster: &Forecaster,
-    population: &Population,
-    table: &Table,
-    choice: &Choice,
-    privacy: Privacy,
-) -> anyhow::Result<BTreeMap<&'static str, Errors>> {
+/// Root mean squared errors of all typical questions.
+fn measure(population: &Population, table: &Table, choice: &Choice, privacy: Privacy) -> anyhow::Result<Vec<f64>> {
     let questions = Question::typical(population.schema());
-    let expected = forecaster.errors(choice, privacy, &questions)?;
     let truths: Vec<Vec<f64>> =
         questions.iter().map(|question| population.truth(question)).collect::<Result<_, _>>()?;
     let mut squares = vec![(0.0, 0.0); questions.len()];
@@ -125,11 +142,22 @@ fn compare(
             }
         }
     }
+    Ok(squares.iter().map(|(sum, count)| f64::sqrt(sum / count)).collect())
+}
+
+/// The errors that are foretold beside the measured ones, by the kinds of questions.
+fn compare(
+    forecaster: &Forecaster,
+    measured: &[f64],
+    choice: &Choice,
+    privacy: Privacy,
+) -> anyhow::Result<BTreeMap<&'static str, Errors>> {
+    let questions = Question::typical(forecaster.schema());
+    let expected = forecaster.errors(choice, privacy, &questions)?;
     let mut kinds: BTreeMap<&str, Errors> = BTreeMap::new();
-    for ((question, expected), (sum, count)) in questions.iter().zip(&expected).zip(&squares) {
-        let measured = f64::sqrt(sum / count);
-        if measured > 0.0 && expected.std_error > 0.0 {
-            kinds.entry(question.kind()).or_default().push((expected.std_error, measured));
+    for ((question, expected), measured) in questions.iter().zip(&expected).zip(measured) {
+        if *measured > 0.0 && expected.std_error > 0.0 {
+            kinds.entry(question.kind()).or_default().push((expected.std_error, *measured));
         }
     }
     Ok(kinds)
@@ -138,7 +166,7 @@ fn compare(
 fn line(words: [&str; 4], numbers: [impl AsRef<str>; 3]) -> String {
     let [table, budget, design, question] = words;
     let [expected, measured, ratio] = numbers.each_ref().map(AsRef::as_ref);
-    format!("{table:<10} {budget:>7}  {design:<9} {question:<12} {expected:>10} {measured:>10} {ratio:>6}")
+    format!("{table:<10} {budget:>7}  {design:<10} {question:<12} {expected:>10} {measured:>10} {ratio:>6}")
 }
 
 /// What was foretold, what was measured, and the ratio.
@@ -147,7 +175,12 @@ fn summary(errors: &Errors) -> [String; 3] {
         (errors.iter().map(|error| of(error).ln()).sum::<f64>() / errors.len() as f64).exp()
     };
     let number = |x: f64| format!("{x:.3e}");
-    [number(mean(|error| error.0)), number(mean(|error| error.1)), format!("{:.2}", mean(|error| error.1 / error.0))]
+    [number(mean(|error| error.0)), number(mean(|error| error.1)), format!("{:.2}", ratio(errors))]
+}
+
+/// The geometric mean of measured over foretold errors.
+fn ratio(errors: &Errors) -> f64 {
+    (errors.iter().map(|(expected, measured)| (measured / expected).ln()).sum::<f64>() / errors.len() as f64).exp()
 }
 
 /// A real release, with real noise.

@@ -503,6 +503,23 @@ def test_plans_foretell_without_data(schema: m2m.Schema) -> None:
         m2m.plan(schema, 20_000, want="mean(age) ± 1%", epsilon=1)
 
 
+def test_plans_go_by_another_release(schema: m2m.Schema, release: m2m.Release, tmp_path: Path) -> None:
+    forecast = m2m.plan(like=release, epsilon=1)
+    assert abs(forecast.rows - release.count().value) < 1
+    assert 0 < forecast.errors["mean(age)"] < 5
+    assert "drawn from the release" in repr(forecast)
+    release.save(tmp_path / "last.m2m")
+    assert m2m.plan(like=tmp_path / "last.m2m", epsilon=1).errors == forecast.errors
+    assert m2m.plan(like=release, rows=10 * forecast.rows, epsilon=1).errors["rows"] > 0
+    assert m2m.plan(like=release, want="mean(age) ± 1%").budget.startswith("ε = ")
+    with pytest.raises(m2m.Error, match="leave out one"):
+        m2m.plan(schema, like=release, epsilon=1)
+    with pytest.raises(m2m.Error, match="a schema and a number of rows"):
+        m2m.plan(schema, epsilon=1)
+    with pytest.raises(m2m.Error, match="give that release"):
+        m2m.plan(like=3, epsilon=1)
+
+
 def test_ctrl_c_stops() -> None:
     """A signal during a sketch of many rows ends it long before its end."""
     code = """

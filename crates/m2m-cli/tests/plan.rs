@@ -155,3 +155,27 @@ fn what_cannot_be_planned_is_explained() {
     assert_eq!(desk.m2m("plan --schema schema.toml --rows 0 --epsilon 1").code, Some(2));
     assert_eq!(desk.names(), ["people.csv", "schema.toml"], "nothing is written");
 }
+
+/// A release of a table that is like the one to come stands in for schema and rows.
+#[test]
+fn another_release_tells_what_a_schema_leaves_open() {
+    let desk = Desk::new();
+    desk.m2m("sketch people.csv --schema schema.toml --epsilon 8 -o last.m2m").ok();
+    let outcome = desk.m2m("plan --like last.m2m --epsilon 1 --design auto").ok();
+    assert!(outcome.stdout.starts_with("Predicted standard errors for ") && outcome.stdout.contains("mean(age)"));
+    assert!(outcome.stderr.contains("on rows drawn from that release; nothing was spent"), "{outcome:?}");
+    let outcome = desk.m2m("plan --like last.m2m --rows 9000 --epsilon 1 --design auto --format json").ok();
+    assert_eq!(serde_json::from_str::<Value>(&outcome.stdout).unwrap()["rows"], 9000);
+    let outcome = desk.m2m("plan --like last.m2m --rows 9000 --design hist --want mean(age)±1%").ok();
+    assert!(outcome.stdout.contains("is enough"), "{outcome:?}");
+    for (arguments, said) in [
+        ("--like last.m2m --schema schema.toml --epsilon 1", "cannot be used with"),
+        ("--like last.m2m", "no budget is given"),
+        ("--like last.m2m --want mean(agee)±1%", "did you mean `age`?"),
+        ("--like people.csv --epsilon 1", "error: people.csv: "),
+        ("--schema schema.toml --epsilon 1", "--rows"),
+    ] {
+        let refused = desk.refused(&format!("plan {arguments}"));
+        assert!(refused.contains(said), "{arguments}: {refused}");
+    }
+}

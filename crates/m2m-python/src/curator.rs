@@ -26,6 +26,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<OneRound>()?;
     module.add_class::<FirstRound>()?;
     module.add_class::<SecondRound>()?;
+    module.add_class::<Rehearsal>()?;
     for function in [
         wrap_pyfunction!(add_up, module)?,
         wrap_pyfunction!(read_design, module)?,
@@ -524,31 +525,54 @@ fn choice(design: &str) -> Result<Choice, m2m::Error> {
     Ok(if design == "auto" { Choice::Auto } else { Choice::Design(parse_design(design)?) })
 }
 
+/// Rehearses releases of tables that fit a schema, or that are like one of which there is a release.
+#[pyclass(frozen, module = "m2m._native")]
+struct Rehearsal(Arc<Forecaster>);
+
+#[pymethods]
+impl Rehearsal {
+    #[staticmethod]
+    fn of(schema: &Schema, rows: u64) -> PyResult<Self> {
+        Forecaster::new(&schema.0, rows).map(|forecaster| Self(Arc::new(forecaster))).map_err(raise)
+    }
+
+    #[staticmethod]
+    fn like(py: Python<'_>, release: &Release, rows: Option<u64>) -> PyResult<Self> {
+        let release = release.released().clone();
+        interruptible(py, None, move |_| Ok(Self(Arc::new(Forecaster::like(&release, rows)?))))
+    }
+
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.0.rows()
+    }
+}
+
 /// Errors that are expected: for each question its text, kind, standard error, and whether the release tells of it.
 #[pyfunction]
 fn plan(
     py: Python<'_>,
-    schema: &Schema,
-    rows: u64,
+    rehearsal: &Rehearsal,
     privacy: &Privacy,
     design: &str,
     questions: Option<Vec<String>>,
 ) -> PyResult<Vec<(String, &'static str, f64, bool)>> {
-    let (schema, privacy, design) = (schema.0.clone(), privacy.0, design.to_owned());
+    let (forecaster, privacy, design) = (rehearsal.0.clone(), privacy.0, design.to_owned());
     interruptible(py, None, move |_| {
+        let schema = forecaster.schema();
         let questions: Vec<Question> = match questions {
-            None => Question::typical(&schema),
+            None => Question::typical(schema),
             Some(texts) => texts
                 .iter()
-                .map(|text| Ok(Want::parse(text, &schema, rows)?.question))
+                .map(|text| Ok(Want::parse(text, schema, forecaster.rows())?.question))
                 .collect::<Result<_, m2m::Error>>()?,
         };
-        let expected = Forecaster::new(&schema, rows)?.errors(&choice(&design)?, privacy, &questions)?;
+        let expected = forecaster.errors(&choice(&design)?, privacy, &questions)?;
         Ok(questions
             .iter()
             .zip(expected)
             .map(|(question, expected)| {
-                (question.show(&schema), question.kind(), expected.std_error, expected.supported)
+                (question.show(schema), question.kind(), expected.std_error, expected.supported)
             })
             .collect())
     })
@@ -558,17 +582,16 @@ fn plan(
 #[pyfunction]
 fn wanted(
     py: Python<'_>,
-    schema: &Schema,
-    rows: u64,
+    rehearsal: &Rehearsal,
     privacy: &Privacy,
     design: &str,
     wants: Vec<String>,
 ) -> PyResult<(String, Option<usize>)> {
-    let (schema, privacy, design) = (schema.0.clone(), privacy.0, design.to_owned());
+    let (forecaster, privacy, design) = (rehearsal.0.clone(), privacy.0, design.to_owned());
     interruptible(py, None, move |_| {
-        let wants: Vec<Want> =
-            wants.iter().map(|want| Want::parse(want, &schema, rows)).collect::<Result<_, m2m::Error>>()?;
-        let needed = Forecaster::new(&schema, rows)?.smallest_epsilon(&choice(&design)?, privacy, &wants)?;
+        let parse = |want: &String| Want::parse(want, forecaster.schema(), forecaster.rows());
+        let wants: Vec<Want> = wants.iter().map(parse).collect::<Result<_, m2m::Error>>()?;
+        let needed = forecaster.smallest_epsilon(&choice(&design)?, privacy, &wants)?;
         Ok((needed.epsilon.to_string(), needed.decisive))
     })
 }

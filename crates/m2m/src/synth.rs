@@ -117,6 +117,19 @@ impl<'f> Synthesis<'f> {
         })
     }
 
+    /// The same as values of each column.
+    pub(crate) fn values(&self, count: usize, seed: u64) -> Vec<Vec<Value>> {
+        let mut stream = PublicStream::new("synth", seed);
+        let chosen = resample(&self.weights, count, &mut stream);
+        let record = |point: &u32| self.points.record(*point as usize);
+        (0..self.schema.fields().len())
+            .map(|column| {
+                let redrawn = |point| self.fit.redrawn(column, record(point).value(column), &mut stream);
+                chosen.iter().map(redrawn).collect()
+            })
+            .collect()
+    }
+
     /// The points themselves, and for each batch their weights: how many rows of the table each stands for. Points without
     /// weight are left out.
     pub fn weighted(&self) -> impl Iterator<Item = (RecordBatch, Vec<f64>)> + use<'_, 'f> {

@@ -8,7 +8,7 @@ use m2m::privatise::Privacy;
 use m2m::schema::Kind;
 use m2m::source::Watch;
 use m2m::sql::ColumnKind;
-use m2m::{Design, Estimate, Schema};
+use m2m::{Design, Estimate, Release, Schema};
 use serde_json::json;
 
 use super::Format;
@@ -20,14 +20,19 @@ use crate::table;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   m2m plan --schema schema.toml --rows 50000 --epsilon 1
-  m2m plan --schema schema.toml --rows 50000 --want 'mean(age) ± 1%' --want 'corr(age, income) ± 0.05'")]
+  m2m plan --schema schema.toml --rows 50000 --want 'mean(age) ± 1%' --want 'corr(age, income) ± 0.05'
+  m2m plan --like last-year.m2m --epsilon 1")]
 pub struct Args {
     /// What is public about the table
-    #[arg(long, value_name = "FILE")]
-    schema: PathBuf,
-    /// About how many rows there are; take a public guess
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000_000))]
-    rows: u64,
+    #[arg(long, value_name = "FILE", required_unless_present = "like", conflicts_with = "like")]
+    schema: Option<PathBuf>,
+    /// About how many rows there are; take a public guess [default with --like: as many as it tells of]
+    #[arg(long, value_name = "N", required_unless_present = "like", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000_000))]
+    rows: Option<u64>,
+    /// A release of a table that is much like this one, of last year or of a pilot: it tells what a schema leaves open,
+    /// so that predictions are nearer, and is no secret
+    #[arg(long, value_name = "RELEASE")]
+    like: Option<PathBuf>,
     /// Only this design, as in `m2m sketch` [default: several side by side; with --want, auto]
     #[arg(long, value_name = "DESIGN")]
     design: Option<String>,
@@ -44,7 +49,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let schema = Schema::open(&args.schema)?;
+    let forecaster = match (&args.like, &args.schema, args.rows) {
+        (Some(release), _, rows) => Forecaster::like(&Release::open(release)?, rows)?,
+        (None, Some(schema), Some(rows)) => Forecaster::new(&Schema::open(schema)?, rows)?,
+        _ => return Err(Mistake("give --schema and --rows, or --like".into()).into()),
+    };
     let choice = match args.design.as_deref() {
         None | Some("auto") => Choice::Auto,
         Some(design) => Choice::Design(read_design(design)?),
@@ -63,15 +72,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 ("tables".into(), Choice::Design(Design::parse("tables")?)),
             ],
         };
-        return compare(args, &Forecaster::new(&schema, args.rows)?, &designs);
+        return compare(args, &forecaster, &designs);
     }
     if args.spending.has_amount() {
         let message = "--want looks for an epsilon, and one is given already; leave out --epsilon or --rho, or --want";
         return Err(Mistake(message.into()).into());
     }
-    let wants: Vec<Want> =
-        args.want.iter().map(|want| Want::parse(want, &schema, args.rows)).collect::<Result<_, _>>()?;
-    search(args, &Forecaster::new(&schema, args.rows)?, &choice, &wants)
+    let parse = |want: &String| Want::parse(want, forecaster.schema(), forecaster.rows());
+    let wants: Vec<Want> = args.want.iter().map(parse).collect::<Result<_, _>>()?;
+    search(args, &forecaster, &choice, &wants)
 }
 
 /// The errors of typical questions, with a column for each design.
@@ -106,11 +115,11 @@ fn compare(args: &Args, forecaster: &Forecaster, designs: &[(String, Choice)]) -
                     Err(error) => json!({ "design": name, "error": error.to_string() }),
                 })
                 .collect();
-            let all = json!({ "rows": args.rows, "budget": privacy.budget, "designs": designs });
+            let all = json!({ "rows": forecaster.rows(), "budget": privacy.budget, "designs": designs });
             console::show!("{}", serde_json::to_string(&all)?);
         }
         Format::Table => {
-            console::show!("Predicted standard errors for {} rows with {}:", args.rows, privacy.budget);
+            console::show!("Predicted standard errors for {} rows with {}:", forecaster.rows(), privacy.budget);
             let header: Vec<String> =
                 std::iter::once(String::new()).chain(columns.iter().map(|(name, _)| (*name).clone())).collect();
             let mut rows = Vec::new();
@@ -141,7 +150,7 @@ fn compare(args: &Args, forecaster: &Forecaster, designs: &[(String, Choice)]) -
                     console::say!("note: {name} does not suit this schema: {error}");
                 }
             }
-            say_limits();
+            say_limits(args);
         }
     }
     Ok(())
@@ -169,7 +178,7 @@ fn search(args: &Args, forecaster: &Forecaster, choice: &Choice, wants: &[Want])
                 })
                 .collect();
             let all = json!({
-                "rows": args.rows, "budget": privacy.budget, "epsilon": needed.epsilon, "decisive": decisive, "wants": wants,
+                "rows": forecaster.rows(), "budget": privacy.budget, "epsilon": needed.epsilon, "decisive": decisive, "wants": wants,
             });
             console::show!("{}", serde_json::to_string(&all)?);
         }
@@ -191,15 +200,22 @@ fn search(args: &Args, forecaster: &Forecaster, choice: &Choice, wants: &[Want])
                     "note: * the release would hold next to nothing about this; the error is that of a guess"
                 );
             }
-            say_limits();
+            say_limits(args);
         }
     }
     Ok(())
 }
 
-fn say_limits() {
+fn say_limits(args: &Args) {
+    if args.like.is_some() {
+        console::say!("note: predicted on rows drawn from that release; nothing was spent");
+        console::say!("note: real errors can be half or twice as large if the table differs from it");
+        return;
+    }
     console::say!("note: predicted from the schema alone, on invented rows; nothing was read or spent");
-    console::say!("note: real errors can be half or twice as large, depending on the rows");
+    console::say!(
+        "note: real errors can be half or twice as large, depending on the rows; --like a release they are nearer"
+    );
 }
 
 /// The lines of the table: a question for each column, and pairs and triples together.

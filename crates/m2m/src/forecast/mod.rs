@@ -1,7 +1,7 @@
 //! What a release will be able to tell, before there is one.
 //!
 //! ```text
-//! Schema ──► Populations (invented) ──► sums ──► noise as large as the budget asks for ──► fit::Fit ──► Expected
+//! Schema ──► Populations (invented, or drawn from a release of a table much like it) ──► sums ──► noise as large as the budget asks for ──► fit::Fit ──► Expected
 //! ```
 //!
 //! A forecast needs no data and spends nothing: it rehearses the release on rows that are invented from the schema,
@@ -30,8 +30,8 @@
 //! ```
 //!
 //! # Privacy
-//! No row of a real table is near. The noise of a rehearsal comes from public random numbers and goes to plain numbers
-//! that were invented; [`Sums`](crate::Sums) cannot be given it.
+//! No row of a real table is near: rows are invented, or drawn from a release, which is public. The noise of a rehearsal
+//! comes from public random numbers and goes to plain numbers of such rows; [`Sums`](crate::Sums) cannot be given it.
 
 mod population;
 mod want;
@@ -50,6 +50,7 @@ use crate::privatise::{Budget, Mechanism, Plan, PlannedBlock, Privacy};
 use crate::release::Release;
 use crate::stream::PublicStream;
 use crate::sums::public;
+use crate::synth::Synthesis;
 use crate::{Decimal, Design, Error, Schema};
 
 use population::STAND_INS;
@@ -168,8 +169,10 @@ pub struct Needed {
 
 /// Rehearses releases of tables that fit a schema.
 pub struct Forecaster {
-    /// Stand-ins of different shapes, as a schema does not tell which one the table has.
+    /// Stand-ins of different shapes, as a schema does not tell which one the table has; or draws from a release.
     stand_ins: Vec<Population>,
+    /// Whether it is known which columns go together.
+    alike: bool,
     rows: u64,
     /// Questions by which stated errors are compared with those that the stand-ins show, with what is true of each.
     references: Vec<(Question, OnceLock<Vec<Vec<f64>>>)>,
@@ -191,6 +194,21 @@ const POWERS: std::ops::Range<i32> = -4..3;
 impl Forecaster {
     /// For tables of so many rows.
     pub fn new(schema: &Schema, rows: u64) -> Result<Self, Error> {
+        let stand_in = |which| Population::stand_in(schema, rows.min(MOST_INVENTED) as usize, which);
+        Self::on(schema, rows, false, stand_in)
+    }
+
+    /// For a table like the one behind a release, of another year or of a pilot; of as many rows if none are given. The
+    /// rehearsals are on rows drawn from the release, which tells what the schema leaves open.
+    pub fn like(release: &Release, rows: Option<u64>) -> Result<Self, Error> {
+        let fit = Fit::new(release, Options::default())?;
+        let synthesis = Synthesis::new(&fit)?;
+        let rows = rows.unwrap_or_else(|| fit.count().value.round().max(1.0) as u64);
+        let count = rows.min(MOST_INVENTED) as usize;
+        Self::on(release.schema(), rows, true, |which| Population::like(&synthesis, release.schema(), count, which))
+    }
+
+    fn on(schema: &Schema, rows: u64, alike: bool, stand_in: impl Fn(usize) -> Population) -> Result<Self, Error> {
         if !(1..=MAX_ROWS).contains(&rows) {
             return Err(Error::Question(format!("{rows} rows; give a number from 1 to {MAX_ROWS}")));
         }
@@ -202,9 +220,8 @@ impl Forecaster {
             *count <= GROUPS && *question != Question::Rows
         });
         Ok(Self {
-            stand_ins: (0..STAND_INS)
-                .map(|which| Population::stand_in(schema, rows.min(MOST_INVENTED) as usize, which))
-                .collect(),
+            stand_ins: (0..STAND_INS).map(stand_in).collect(),
+            alike,
             rows,
             references: references.into_iter().map(|question| (question, OnceLock::new())).collect(),
         })
@@ -261,7 +278,7 @@ impl Forecaster {
                 let ratio = ratios.iter().sum::<f64>() / (ratios.len() as f64 + DOUBT / rehearsals as f64);
                 let stated = match question {
                     // Which columns go together is not known, so no pair is better off than another.
-                    Question::Correlation(_) => {
+                    Question::Correlation(_) if !self.alike => {
                         (alike().map(|other| other.stated().ln()).sum::<f64>() / alike().count() as f64).exp()
                     }
                     _ => own.stated(),
@@ -271,6 +288,7 @@ impl Forecaster {
                     _ if !supported => 1.0,
                     // Nearly all of it is noise, whose size is known.
                     Question::Mean(_) => 0.0,
+                    _ if self.alike => 1.0,
                     _ => 0.5,
                 };
                 // Where the noise swamps everything, bounds are all that is known.

@@ -1,12 +1,14 @@
-//! Rows to rehearse a release on: invented from a schema, or public ones.
+//! Rows to rehearse a release on: invented from a schema, drawn from a release, or public ones.
 
 use crate::estimate::{Estimate, Model, Sample};
 use crate::expr::{Expr, col, lit};
 use crate::feature::Simd;
 use crate::panel::{Layout, PANEL, Panel, Row, Value, missing_code};
+use crate::prior::panels;
 use crate::schema::{Kind, Range, Transform};
 use crate::source::Table;
 use crate::stream::PublicStream;
+use crate::synth::Synthesis;
 use crate::task::Ask;
 use crate::task::learn::Rows;
 use crate::{Design, Error, Schema};
@@ -84,6 +86,11 @@ impl Population {
             panels.push(panel);
         }
         Self::new(Rows::of_panels(schema, panels))
+    }
+
+    /// Rows in the image of those behind a release.
+    pub(super) fn like(synthesis: &Synthesis<'_>, schema: &Schema, count: usize, which: usize) -> Self {
+        Self::new(Rows::of_panels(schema, panels(schema, &synthesis.values(count, which as u64))))
     }
 
     /// Reads rows that are public.
