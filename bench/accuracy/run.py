@@ -24,7 +24,7 @@ EPSILONS, DELTAS = (1.0, 0.1, 10.0), (1e-5, 0)
 BINS = (16, 32)
 SHARES = (0.5, 0.8)
 RUNS = {"m2m": 10, "independent": 10, "copula": 10, "mst": 2, "priv-bayes": 2, "aim": 1}
-# AIM's models may be so large, in MB; the next size is tried if the last took less than PATIENCE / 4.
+# AIM's models may be so large, in MB; the next size is tried if the last took less than half of PATIENCE.
 CAPS = (1, 4, 16, 64)
 # Processor seconds after which a peer is given up.
 PATIENCE = 600
@@ -122,7 +122,7 @@ class Bench:
             return True
         smaller = job["settings"] | {"max_model_size": CAPS[CAPS.index(cap) - 1]}
         spent = [run.get("cpu", PATIENCE) for run in self.same(job | {"settings": smaller})]
-        return bool(spent) and max(spent) < PATIENCE / 4
+        return bool(spent) and max(spent) < PATIENCE / 2
 
     def do_ours(self, job, missing):
         data, directory = self.sets[job["set"]], self.out / "sets" / job["set"]
