@@ -19,7 +19,7 @@ const SETTLED: f64 = 1e-2;
 /// By how much the logarithm of the likelihood has to rise for one more law.
 const PRICE: f64 = 3.0;
 /// How much of the noise's variance remains at least in a cell that is taken for empty.
-const DOUBT: f64 = 0.1;
+const DOUBT: f64 = 0.2;
 
 /// The law of the noise on a cell. Far from zero they differ: what Gaussian noise all but rules out, Laplace noise does to a
 /// cell in a few hundred.
