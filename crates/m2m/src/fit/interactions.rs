@@ -1387,7 +1387,7 @@ fn functions(axis: &Axis, groups: &[u32], count: usize, usual: usize) -> (Vec<Ve
     if total > 1e-9 {
         let cosines = count.clamp(6, COSINES).min(numbers.len().saturating_sub(1));
         let crowded = crowded(axis, groups, HEAVY / count.max(usual) as f64);
-        let mut number = clipped_number(axis, &numbers, total);
+        let mut number = clipped_number(axis, groups, &numbers);
         even_out(axis, &crowded, &mut number);
         candidates.push((1.0, number));
         for k in 1..=cosines {
@@ -1431,19 +1431,30 @@ fn functions(axis: &Axis, groups: &[u32], count: usize, usual: usize) -> (Vec<Ve
     (basis, orders)
 }
 
-/// How far a number is from the mean, in standard deviations, up to [`FARTHEST`]. Ranks leave out how far apart the largest
-/// numbers are, which products of two columns rest on.
-fn clipped_number(axis: &Axis, numbers: &[(f64, usize)], total: f64) -> Vec<f64> {
-    let mean_of =
-        |f: &dyn Fn(f64) -> f64| numbers.iter().map(|(unit, at)| f(*unit) * axis.mass()[*at]).sum::<f64>() / total;
-    let mean = mean_of(&|unit| unit);
-    let deviation = mean_of(&|unit| (unit - mean).powi(2)).sqrt().max(1e-12);
+/// How far a number is from the mean, in standard deviations, up to [`FARTHEST`] and to the means of the first and the last
+/// group: of numbers beyond, tables do not tell what others do with them. Ranks leave out how far apart the largest numbers
+/// are, which products of two columns rest on.
+fn clipped_number(axis: &Axis, groups: &[u32], numbers: &[(f64, usize)]) -> Vec<f64> {
+    let mean_of = |f: &dyn Fn(f64) -> f64, of: &dyn Fn(usize) -> bool| {
+        let inside = || numbers.iter().filter(|(_, at)| of(*at));
+        let mass: f64 = inside().map(|(_, at)| axis.mass()[*at]).sum();
+        inside().map(|(unit, at)| f(*unit) * axis.mass()[*at]).sum::<f64>() / mass.max(1e-300)
+    };
+    let mean = mean_of(&|unit| unit, &|_| true);
+    let deviation = mean_of(&|unit| (unit - mean).powi(2), &|_| true).sqrt().max(1e-12);
+    let group = |at: usize| groups[axis.partition()[at] as usize];
+    let end = |number: Option<&(f64, usize)>| {
+        let last = number.map_or(0, |(_, at)| group(*at));
+        (mean_of(&|unit| unit, &|at| group(at) == last) - mean) / deviation
+    };
+    let (least, most) = (end(numbers.first()).clamp(-FARTHEST, 0.0), end(numbers.last()).clamp(0.0, FARTHEST));
     let mut table = vec![0.0; axis.places().len()];
     for (unit, at) in numbers {
         let far = (unit - mean) / deviation;
-        table[*at] = far.clamp(-FARTHEST, FARTHEST);
+        table[*at] = far.clamp(least, most);
         if let Place::Interval { low, high } = axis.places()[*at]
-            && far.abs() < FARTHEST
+            && least < far
+            && far < most
         {
             table[*at + 1] = 0.5 * (high - low) / deviation;
         }
@@ -1525,6 +1536,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// In standard deviations from the mean, and level beyond the means of the first and the last group.
+    #[test]
+    fn numbers_are_level_beyond_their_end_groups() {
+        let prior = prior();
+        let axis = &prior.axes[0];
+        // The numbers 0 to 6, then missing.
+        let groups = [0, 0, 1, 1, 2, 2, 2, 3];
+        let numbers: Vec<(f64, usize)> = (axis.places().iter().enumerate())
+            .filter_map(|(at, place)| place.middle().map(|unit| (unit, at)))
+            .collect();
+        assert_eq!(numbers.len(), 7);
+        let table = clipped_number(axis, &groups, &numbers);
+        let mean = |from: usize, to: usize, f: &dyn Fn(f64) -> f64| -> f64 {
+            let part = &numbers[from..to];
+            let mass: f64 = part.iter().map(|(_, at)| axis.mass()[*at]).sum();
+            part.iter().map(|(unit, at)| f(*unit) * axis.mass()[*at]).sum::<f64>() / mass
+        };
+        let (middle, low, high) = (mean(0, 7, &|x| x), mean(0, 2, &|x| x), mean(4, 7, &|x| x));
+        let deviation = mean(0, 7, &|x| (x - middle).powi(2)).sqrt();
+        for (unit, at) in &numbers {
+            let expected = (unit.clamp(low, high) - middle) / deviation;
+            assert!((table[*at] - expected).abs() < 1e-12, "{unit}: {}, not {expected}", table[*at]);
+        }
+        let (last, at) = numbers[6];
+        assert!(table[at] < (last - middle) / deviation - 0.1, "the last is not clipped");
     }
 
     /// The diagonal posterior is the one of dense Gaussian algebra, with the effects of fewer columns as unknowns of
