@@ -58,7 +58,7 @@ fn errors_stand_side_by_side() {
     assert_snapshot!(trim(&outcome.stderr), @"
     note: * the release would hold next to nothing about this; the error is that of a guess
     note: predicted from the schema alone, on invented rows; nothing was read or spent
-    note: real errors can be half or twice as large, depending on the rows
+    note: real errors can be half or twice as large, depending on the rows; --like a release they are nearer
     ");
     let one = plan(&desk, &["--epsilon", "1", "--delta", "1e-6", "--design", "hist:bins=16"]).ok();
     let mut lines = one.stdout.lines();
@@ -172,7 +172,7 @@ fn another_release_tells_what_a_schema_leaves_open() {
         ("--like last.m2m --schema schema.toml --epsilon 1", "cannot be used with"),
         ("--like last.m2m", "no budget is given"),
         ("--like last.m2m --want mean(agee)±1%", "did you mean `age`?"),
-        ("--like people.csv --epsilon 1", "error: people.csv: "),
+        ("--like people.csv --epsilon 1", "people.csv: this is not a release of m2m"),
         ("--schema schema.toml --epsilon 1", "--rows"),
     ] {
         let refused = desk.refused(&format!("plan {arguments}"));
