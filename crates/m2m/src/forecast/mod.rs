@@ -14,8 +14,8 @@
 //! six in seven forecasts of means, shares and numbers of rows were within a factor of 1.5 and nearly all within 2; of
 //! the others three in five and six in seven (`m2m-bench plan`). Numbers that are rounded to few values, of which a
 //! schema tells nothing, make distribution functions and counts several times worse. A release of a table that is much
-//! like the one to come tells such things ([`Forecaster::like`]): on four public tables and six budgets, nineteen in
-//! twenty of the forecasts for a kind of question were then within a factor of 1.5, and all within 2.
+//! like the one to come tells such things ([`Forecaster::like`]): on four public tables and six budgets, more
+//! than nine in ten of the forecasts for a kind of question were then within a factor of 1.5, and all within 2.
 //!
 //! ```
 //! use m2m::forecast::{Choice, Forecaster, Want};
