@@ -6,6 +6,7 @@ Run by itself (`systems.py JOB.json`), it makes one such table and prints its sc
 import itertools
 import json
 import os
+import resource
 import sys
 import time
 
@@ -149,6 +150,7 @@ def clip(epsilon, delta):
 
 def main(path):
     job = json.loads(open(path).read())
+    resource.setrlimit(resource.RLIMIT_CPU, (job["seconds"], job["seconds"] + 5))
     data = sets.load(job["data"], job["set"])
     coded = sets.Coded(data.columns, job["settings"]["bins"])
     codes = coded.encode(data.table)

@@ -86,13 +86,13 @@ fn one_run(
     let released = process_cpu();
     let fit = Fit::new(&release, Options::default())?;
     let fitted = process_cpu();
-    let rows = fit.count().value;
+    let rows = fit.count();
     let answer = |question: &Question| {
-        let mut estimate = fit.totals(std::slice::from_ref(&question.function)).estimate(0);
+        let mut mean = fit.totals(std::slice::from_ref(&question.function)).mean(0, &rows);
         if question.is_share {
-            estimate = estimate.within(0.0, rows);
+            mean = mean.within(0.0, 1.0);
         }
-        json!([estimate.value / rows, estimate.low / rows, estimate.high / rows])
+        json!([mean.value, mean.low, mean.high])
     };
     let mut line = Map::new();
     let answers: Map<String, Value> =

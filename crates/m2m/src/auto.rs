@@ -14,7 +14,7 @@
 //! one that the curator states. With σ the standard deviation of the noise on a sum, divided by the number of rows:
 //! - **Shares.** Of what the count leaves, 43% goes to round one, the rest to round two; 40% if the noise is large, as there
 //!   are more pairs than columns to be told from it, and 55% if it is small (`SHARES`).
-//! - **Bins** of a histogram: 5.3 σ^(-1/3), or 4.2 where noise is not Gaussian and has outliers, from 8 to 256. A distribution
+//! - **Bins** of a histogram: 5.3 σ^(-1/3), or 4.2 where noise is not Gaussian and has outliers, from 7 to 251. A distribution
 //!   function adds up noise over B bins (variance Bσ²); a density that leans within a bin is wrong by something like B⁻².
 //!   The sum of squares would be least at B ∝ σ^(-2/5), but empty bins side by side are told as such and add less
 //!   (`fit/shrink.rs`), so that more of them pay where noise is large. A column of few whole numbers has a cell for each
@@ -91,23 +91,26 @@ const VALUES: [&str; 2] = ["0.05", "0.08"];
 const LOOK: &str = "0.05";
 /// The group in the middle of a column has no sign if that costs less than this part of what signs tell of ranks.
 const MIDDLE: f64 = 0.1;
-/// Histograms that there can be: bins, and up to how many whole numbers have a cell each.
+/// Histograms that there can be: bins, and up to how many whole numbers have a cell each. Numbers of bins are prime: grids that
+/// values lie on seldom have so many steps, and would hide where bins of the same width have a value each, all at one place.
 const CANDIDATES: [(u32, u32); 11] = [
-    (8, 28),
-    (12, 64),
-    (16, 128),
-    (24, 128),
-    (32, 128),
-    (48, 128),
-    (64, 128),
-    (96, 128),
-    (128, 128),
-    (192, 192),
-    (256, 256),
+    (7, 28),
+    (11, 64),
+    (17, 128),
+    (23, 128),
+    (31, 128),
+    (47, 128),
+    (61, 128),
+    (97, 128),
+    (127, 128),
+    (191, 192),
+    (251, 256),
 ];
+/// How many times the first bin of a histogram is halved.
+const HALVED: u32 = 12;
 /// When groups are formed, how much it counts how far apart the numbers in a group are, beside how far apart their ranks are;
 /// from so many standard deviations from the mean on all numbers are the same.
-const PLACES: f64 = 0.15;
+const PLACES: f64 = 0.4;
 const FAR: f64 = 3.0;
 /// Columns of levels have at most so many groups.
 const MAX_GROUPS: usize = 64;
@@ -414,7 +417,7 @@ fn noised(plan: &Plan, sums: Vec<Vec<i128>>, draw: &mut Draw<'_>) -> Vec<Vec<i64
 }
 
 fn histograms((bins, whole): (u32, u32)) -> MapSpec {
-    MapSpec::Hist(HistSpec { bins, whole: Some(whole), columns: Vec::new() })
+    MapSpec::Hist(HistSpec { bins, whole: Some(whole), halved: HALVED, columns: Vec::new() })
 }
 
 /// The noise of the histograms, however many cells they have.
@@ -654,8 +657,9 @@ impl Tables<'_> {
         let (used, tables) = places(tables);
         let histograms = self.histograms()?;
         let column = |at: &u32| {
-            let Histogram { name, bins, cells, law } = &histograms[*at as usize];
-            MergedColumn { name: name.clone(), bins: *bins, groups: self.formed(cells, law, groups) }
+            let Histogram { name, bins, halved, cells, law } = &histograms[*at as usize];
+            let groups = self.formed(cells, law, groups);
+            MergedColumn { name: name.clone(), bins: *bins, halved: *halved, groups }
         };
         Ok(Block { share, map: MapSpec::Merged(MergedSpec { columns: used.iter().map(column).collect(), tables }) })
     }
@@ -668,9 +672,9 @@ impl Tables<'_> {
 
     /// The columns of numbers with the signs of their cells, where these are not all the same.
     fn signed(&self, groups: u32) -> Result<Vec<Option<SignColumn>>, Error> {
-        let signed = |Histogram { name, bins, cells, law }: Histogram| {
+        let signed = |Histogram { name, bins, halved, cells, law }: Histogram| {
             let signs = signs(&cells, &law, &self.formed(&cells, &law, groups))?;
-            Some(SignColumn { name, bins, signs })
+            Some(SignColumn { name, bins, halved, signs })
         };
         Ok(self.histograms()?.into_iter().map(signed).collect())
     }
@@ -687,7 +691,8 @@ impl Tables<'_> {
         let noise = self.calibration.cube(numeric.len(), GRID as u64, share)?.standard_deviation(numeric.len());
         let noise = noise / (GRID as f64 * self.scale);
         let column = |(histogram, cells): (&Histogram, Vec<interval::Cell>)| {
-            let (low, high) = interval::interval(&cells, deviation, unevenness(&histogram.law, deviation), noise)?;
+            let (low, high) =
+                interval::interval(&cells, deviation, unevenness(&histogram.cells, &histogram.law, deviation), noise)?;
             Some(ValueColumn { name: histogram.name.clone(), low, high })
         };
         let columns: Vec<ValueColumn> = numeric.into_iter().filter_map(column).collect();
@@ -736,7 +741,7 @@ impl Tables<'_> {
             let sums = self.first.sums()[first..][..cells.len()].iter().map(|sum| *sum as f64);
             let total: f64 = sums.clone().map(|sum| sum.max(0.0)).sum::<f64>().max(1.0);
             let law = simplex(&sums.map(|sum| sum / total).collect::<Vec<_>>());
-            Histogram { name: column.name.clone(), bins: spec.bins_of(column), cells, law }
+            Histogram { name: column.name.clone(), bins: spec.bins_of(column), halved: spec.halved, cells, law }
         };
         Ok(self.first.map().tables(self.schema)?.into_iter().map(histogram).collect())
     }
@@ -746,6 +751,7 @@ impl Tables<'_> {
 struct Histogram {
     name: String,
     bins: u32,
+    halved: u32,
     cells: Cells,
     /// The probabilities of the cells.
     law: Vec<f64>,

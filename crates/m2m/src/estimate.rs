@@ -90,7 +90,8 @@ pub struct Totals {
     /// The sums.
     pub values: Vec<f64>,
     pub(crate) privacy: Mat<f64>,
-    pub(crate) count: Mat<f64>,
+    /// By how much each is off if the number of rows is, by its standard deviation.
+    pub(crate) count: Vec<f64>,
     pub(crate) sampling: Mat<f64>,
     pub(crate) approximation: Mat<f64>,
     /// The covariance if nothing had been released.
@@ -104,7 +105,7 @@ impl Totals {
     /// Totals without error, as of a table that is at hand.
     pub fn exact(values: Vec<f64>) -> Self {
         let nothing = || Mat::zeros(values.len(), values.len());
-        let (privacy, count, sampling) = (nothing(), nothing(), nothing());
+        let (privacy, count, sampling) = (nothing(), vec![0.0; values.len()], nothing());
         Self { privacy, count, sampling, approximation: nothing(), ignorance: nothing(), values }
     }
 
@@ -128,7 +129,7 @@ impl Totals {
         };
         let parts = Parts {
             privacy: spread(&self.privacy),
-            count: spread(&self.count),
+            count: gradient.iter().zip(&self.count).map(|(a, off)| a * off).sum::<f64>().abs(),
             sampling: spread(&self.sampling),
             approximation: spread(&self.approximation),
         };
@@ -145,6 +146,17 @@ impl Totals {
         gradient[over] += 1.0 / b;
         gradient[under] -= a / (b * b);
         self.combine(a / b, &gradient).with_caution(self.swamped(under))
+    }
+
+    /// The mean over all rows, of which there are so many by the same model: the error of their number does to it only what is
+    /// not the same for the total.
+    pub fn mean(&self, at: usize, rows: &Estimate) -> Estimate {
+        let Estimate { value, parts, caution, .. } = self.estimate(at);
+        let mean = value / rows.value;
+        let of = |part: f64| part / rows.value;
+        let count = of((self.count[at] - mean * rows.parts.count).abs());
+        let (privacy, sampling, approximation) = (of(parts.privacy), of(parts.sampling), of(parts.approximation));
+        Estimate::new(mean, Parts { privacy, count, sampling, approximation }).with_caution(caution)
     }
 
     /// Whether a total that ought to be positive cannot be told from zero.

@@ -8,7 +8,7 @@ use common::Random;
 use m2m::auto::{self, Auto, FirstRound, SecondRound, Weight};
 use m2m::estimate::Model;
 use m2m::expr::{col, lit};
-use m2m::feature::{Body, HistSpec, MapSpec, ValueColumn};
+use m2m::feature::{Body, HistSpec, MapSpec, MergedColumn, ValueColumn};
 use m2m::fit::{Fit, Options};
 use m2m::privatise::{Budget, Mechanism, Neighbours, NoiseKind, Privacy};
 use m2m::source::{self, Table};
@@ -92,7 +92,7 @@ fn tables_hold_what_is_counted_by_hand() {
     let release = release(&schema(), &Auto::default(), privacy, &rows.table());
     assert_eq!(release.count().value, 4000);
     let MapSpec::Hist(HistSpec { bins, whole, .. }) = release.blocks()[0].map() else { panic!("histograms first") };
-    assert_eq!((*bins, *whole), (256, Some(256)));
+    assert_eq!((*bins, *whole), (251, Some(256)));
     let mut tables = 0;
     for block in release.blocks() {
         // Values are on a finer grid, and have some noise left.
@@ -551,6 +551,14 @@ fn second_rounds_follow_for_all_ranges() {
     }
 }
 
+/// The bin of a number from 0 to 1, where the first of them is halved and the last is cut.
+fn bin(bins: u32, halved: u32, x: f64) -> usize {
+    let v = f64::from(bins) * x;
+    let halves = (1..=halved).filter(|power| v >= 0.5f64.powi(*power as i32)).count();
+    let is_cut = halved > 0 && f64::from(bins) - v <= 0.5f64.powi(halved as i32);
+    halves + v as usize + usize::from(is_cut)
+}
+
 /// The sums of a block of tables, counted by hand.
 fn counted(rows: &Rows, map: &MapSpec) -> Vec<i64> {
     // Bins and groups of each column, and the columns of each table.
@@ -558,7 +566,7 @@ fn counted(rows: &Rows, map: &MapSpec) -> Vec<i64> {
         MapSpec::Signs(spec) => {
             assert_eq!((spec.columns.len(), &spec.pairs[..]), (2, &[[0, 1]][..]));
             let sign = |(x, k, _): &(f64, Option<i64>, &str)| {
-                let x = spec.columns[0].signs[(f64::from(spec.columns[0].bins) * x) as usize];
+                let x = spec.columns[0].signs[bin(spec.columns[0].bins, spec.columns[0].halved, *x)];
                 i64::from(x * spec.columns[1].signs[k.map_or(10, |k| k as usize)])
             };
             return vec![rows.0.iter().map(sign).sum()];
@@ -579,27 +587,28 @@ fn counted(rows: &Rows, map: &MapSpec) -> Vec<i64> {
         }
         MapSpec::Hist(spec) => {
             // x has its bins and missing, k a cell for each of ten values and missing, g three levels, other and missing.
-            let cells = [spec.bins + 1, 11, 5].map(|len| (0..len).collect::<Vec<u32>>());
-            (cells.map(|cells| (spec.bins, cells)).to_vec(), vec![vec![0], vec![1], vec![2]])
+            let cells = [spec.bins + spec.halved + 2, 11, 5].map(|len| (0..len).collect::<Vec<u32>>());
+            (cells.map(|cells| (spec.bins, spec.halved, cells)).to_vec(), vec![vec![0], vec![1], vec![2]])
         }
         MapSpec::Merged(spec) => {
-            let columns: Vec<_> = spec.columns.iter().map(|column| (column.bins, column.groups.clone())).collect();
+            let column = |column: &MergedColumn| (column.bins, column.halved, column.groups.clone());
+            let columns: Vec<_> = spec.columns.iter().map(column).collect();
             (columns, spec.tables.clone())
         }
         other => panic!("{other:?}"),
     };
     let group = |column: usize, (x, k, g): &(f64, Option<i64>, &str)| {
         let cell = match column {
-            0 => (f64::from(columns[0].0) * x) as usize,
+            0 => bin(columns[0].0, columns[0].1, *x),
             1 => k.map_or(10, |k| k as usize),
             _ => ["a", "b", "c"].iter().position(|level| level == g).unwrap(),
         };
-        columns[column].1[cell] as usize
+        columns[column].2[cell] as usize
     };
     let mut sums = Vec::new();
     for table in &tables {
         let sizes: Vec<usize> =
-            table.iter().map(|column| *columns[*column as usize].1.iter().max().unwrap() as usize + 1).collect();
+            table.iter().map(|column| *columns[*column as usize].2.iter().max().unwrap() as usize + 1).collect();
         let mut counts = vec![0; sizes.iter().product()];
         for row in &rows.0 {
             let place =
@@ -700,7 +709,7 @@ fn questions_alone_are_those_among_others() {
             let question = question.check(&schema).unwrap();
             assert!(fit.is_exact(&question));
             let alone = fit.totals(std::slice::from_ref(&question)).estimate(0);
-            let among = fit.totals(&[question, other.clone()]).estimate(0);
+            let among = fit.totals(&[question.clone(), other.clone()]).estimate(0);
             let parts = |estimate: &m2m::estimate::Estimate| {
                 let m2m::estimate::Parts { privacy, count, sampling, approximation } = estimate.parts;
                 [estimate.value, estimate.low, estimate.high, privacy, count, sampling, approximation]
@@ -709,6 +718,11 @@ fn questions_alone_are_those_among_others() {
             let near = |(a, b): (f64, f64)| (a - b).abs() <= 1e-6 * (1.0 + a.abs());
             assert!(parts(&alone).into_iter().zip(parts(&among)).all(near), "{alone:?}, not {among:?}");
             assert_eq!(alone.caution, among.caution);
+            // Its mean is its ratio to the number of rows.
+            let rows = lit(1.0).check(&schema).unwrap();
+            let mean = fit.totals(std::slice::from_ref(&question)).mean(0, &fit.count());
+            let ratio = fit.totals(&[question, rows]).ratio(0, 1);
+            assert!(parts(&mean).into_iter().zip(parts(&ratio)).all(near), "{mean:?}, not {ratio:?}");
         }
     }
 }

@@ -4,7 +4,9 @@
 //! well be at few values: most numbers that people write down are rounded. Such bins are cut into parts of equal width, and
 //! the rows in each part are counted in the second round, as a table of one column whose other cells are merged.
 
-use crate::feature::{Cell, Cells, HistSpec, MapSpec, MergedColumn};
+use std::ops::Range;
+
+use crate::feature::{Cell, HistSpec, MapSpec, MergedColumn};
 use crate::fit::unevenness;
 use crate::{Error, Schema};
 
@@ -19,15 +21,23 @@ const SMOOTH: f64 = 0.02;
 /// Bins of more whole numbers than this are not looked into: parts of them would still hold thousands.
 const MOST_WHOLE: f64 = 1e6;
 /// Bins of a column that are looked into, at most.
-const MOST_BINS: usize = 24;
+const MOST_BINS: usize = 96;
 
 /// A column with bins that may be worth a closer look.
 pub(super) struct Candidate<'a> {
     histogram: &'a Histogram,
-    /// The cells of the finer histogram, and how many of its bins make up one.
-    fine: (u32, Cells, u32),
+    fine: Fine,
     /// What may hide in each bin, as a standard deviation of shares of the rows.
     hidden: Vec<f64>,
+}
+
+/// A finer histogram.
+struct Fine {
+    bins: u32,
+    halved: u32,
+    /// How many cells it has, and which of them make up each bin of the other, if that is so.
+    len: usize,
+    inside: Vec<Option<Range<usize>>>,
 }
 
 impl<'a> Candidate<'a> {
@@ -38,12 +48,13 @@ impl<'a> Candidate<'a> {
         let bins = cells.edges().map_or(0, |edges| edges.len() - 1);
         // Few rows in many bins are uneven by chance.
         let deviation = (deviation.powi(2) + 1.0 / (rows * bins.max(1) as f64)).sqrt();
-        let uneven = ((unevenness(&law[..bins], deviation) - SMOOTH).max(0.0) / 12.0).sqrt();
+        let uneven = ((unevenness(cells, law, deviation) - SMOOTH).max(0.0) / 12.0).sqrt();
         if uneven == 0.0 {
             return Ok(None);
         }
-        let Some(fine) = fine(schema, histogram)? else { return Ok(None) };
-        let hidden = law[..bins].iter().map(|p| uneven * p).collect();
+        let Some(fine) = Fine::new(schema, histogram)? else { return Ok(None) };
+        let hidden = |(p, inside): (&f64, &Option<_>)| if inside.is_some() { uneven * p } else { 0.0 };
+        let hidden = law.iter().zip(&fine.inside).map(hidden).collect();
         Ok(Some(Self { histogram, fine, hidden }))
     }
 
@@ -58,13 +69,12 @@ impl<'a> Candidate<'a> {
         bins.sort_by(|a, b| self.hidden[*b].total_cmp(&self.hidden[*a]));
         bins.truncate(MOST_BINS);
         bins.sort_unstable();
-        let (count, cells, parts) = &self.fine;
+        let Fine { bins: count, halved, len, inside } = &self.fine;
         // All else, missing numbers among it, is one group.
-        let mut groups = vec![0; cells.len()];
-        let inside = bins.iter().flat_map(|bin| (0..*parts as usize).map(move |part| bin * *parts as usize + part));
-        let last = cells.edges().map_or(0, |edges| edges.len() - 1);
-        inside.filter(|cell| *cell < last).zip(1..).for_each(|(cell, group)| groups[cell] = group);
-        MergedColumn { name: self.histogram.name.clone(), bins: *count, groups }
+        let mut groups = vec![0; *len];
+        let inside = bins.iter().filter_map(|bin| inside[*bin].clone()).flatten();
+        inside.zip(1..).for_each(|(cell, group)| groups[cell] = group);
+        MergedColumn { name: self.histogram.name.clone(), bins: *count, halved: *halved, groups }
     }
 }
 
@@ -78,34 +88,48 @@ pub(super) fn worthwhile(hidden: &[f64], noise: impl Fn(usize) -> Result<f64, Er
     Ok(0)
 }
 
-/// The bins of a histogram that cuts each of the bins of another into equally many, its cells, and how many those are;
-/// nothing if there is none.
-fn fine(schema: &Schema, histogram: &Histogram) -> Result<Option<(u32, Cells, u32)>, Error> {
-    let Some(edges) = histogram.cells.edges() else { return Ok(None) };
-    let bins = edges.len() as u32 - 1;
-    let kind = &schema.columns()[histogram.cells.column()].kind;
-    let range = kind.range().filter(|range| kind.is_whole() && range.transform().is_none());
-    let (parts, count) = match (range, histogram.cells.describe(schema, 0)) {
-        (Some(range), Cell::Bin { low, high }) => {
-            let inside = high - low + 1.0;
-            if !(2.0..=MOST_WHOLE).contains(&inside) {
-                return Ok(None);
+impl Fine {
+    /// One that cuts the bins of another into some dozens of parts; nothing if there is none.
+    fn new(schema: &Schema, histogram: &Histogram) -> Result<Option<Self>, Error> {
+        let Histogram { name, bins, halved, cells, .. } = histogram;
+        let Some(edges) = cells.edges() else { return Ok(None) };
+        let kind = &schema.columns()[cells.column()].kind;
+        let (count, halved) = match kind.range().filter(|range| kind.is_whole() && range.transform().is_none()) {
+            Some(range) => {
+                let size = |cell| match cells.describe(schema, cell) {
+                    Cell::Bin { low, high } => high - low + 1.0,
+                    _ => 0.0,
+                };
+                // Those in the middle are as large as the ones that were halved.
+                let inside = (0..edges.len() - 1).map(size).fold(0.0, f64::max);
+                if !(2.0..=MOST_WHOLE).contains(&inside) {
+                    return Ok(None);
+                }
+                let inside = inside as u32;
+                let Some(parts) = (2..=2 * PARTS).rev().find(|parts| inside.is_multiple_of(*parts)) else {
+                    return Ok(None);
+                };
+                (((range.max() - range.min() + 1.0) / f64::from(inside / parts)).ceil() as u32, 0)
             }
-            let inside = inside as u32;
-            let Some(parts) = (2..=2 * PARTS).rev().find(|parts| inside.is_multiple_of(*parts)) else {
-                return Ok(None);
-            };
-            (parts, ((range.max() - range.min() + 1.0) / f64::from(inside / parts)).ceil() as u32)
-        }
-        _ => (PARTS, bins * PARTS),
-    };
-    let spec = HistSpec { columns: vec![histogram.name.clone()], ..HistSpec::with_bins(count) };
-    let cells = MapSpec::Hist(spec).tables(schema)?.remove(0).1.remove(0);
-    let found = cells.edges().unwrap_or_default();
-    // The last bin of whole numbers may have fewer of them.
-    let nested = edges[..bins as usize]
-        .iter()
-        .enumerate()
-        .all(|(bin, edge)| found.get(bin * parts as usize).is_some_and(|other| (other - edge).abs() < 1e-9));
-    Ok(nested.then_some((count, cells, parts)))
+            None => (bins * PARTS, halved.saturating_sub(PARTS.ilog2())),
+        };
+        let spec = HistSpec { columns: vec![name.clone()], halved, ..HistSpec::with_bins(count) };
+        let fine = MapSpec::Hist(spec).tables(schema)?.remove(0).1.remove(0);
+        let found = fine.edges().unwrap_or_default();
+        let place = |edge: f64| {
+            let at = found.partition_point(|other| *other < edge - SAME);
+            found.get(at).is_some_and(|other| (other - edge).abs() < SAME).then_some(at)
+        };
+        // A part that a bin is halved to may be none of these, or a single one.
+        let inside = |pair: &[f64]| {
+            let inside = place(pair[0])?..place(pair[1])?;
+            (inside.len() > 1).then_some(inside)
+        };
+        let inside: Vec<_> = edges.windows(2).map(inside).collect();
+        let any = inside.iter().any(Option::is_some);
+        Ok(any.then(|| Self { bins: count, halved, len: fine.len(), inside }))
+    }
 }
+
+/// Edges that are so near to each other are the same, but for rounding.
+const SAME: f64 = 1e-9;

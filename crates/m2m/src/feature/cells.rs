@@ -25,17 +25,99 @@ pub struct Cells {
 
 #[derive(Clone)]
 enum Parts {
-    /// Cell ⌊scale·u + shift⌋ of a number u in [0, 1].
-    Bins {
-        scale: f64,
-        shift: f64,
-        bins: u32,
-        atoms: Arc<[f64]>,
-    },
-    Levels {
-        codes: u32,
-    },
+    Bins { bins: Bins, atoms: Arc<[f64]> },
+    Levels { codes: u32 },
 }
+
+/// The bins of numbers u in [0, 1], by where v = scale·u + shift is between whole numbers.
+///
+/// The first may be halved towards the low end of the range, again and again: then there are edges at v = ½, ¼, … below 1, and
+/// from the last bin is cut off what is as near to the high end. All of it is decided on v rounded to 2⁻³², so that a value
+/// which sits on an edge but for the last bits of its arithmetic falls into the upper bin.
+#[derive(Clone, Copy)]
+struct Bins {
+    scale: f64,
+    shift: f64,
+    /// Whole numbers that v falls between.
+    whole: u32,
+    /// How many times the first bin is halved.
+    halved: u32,
+    /// Whether a last bin is cut off: not where whole numbers leave too little of one.
+    cut: bool,
+    /// The largest v, in 2⁻³².
+    end: u64,
+}
+
+impl Bins {
+    fn even(bins: u32, halved: u32) -> Self {
+        let halved = if bins > 1 { halved } else { 0 };
+        let end = u64::from(bins) << 32;
+        Self { scale: f64::from(bins), shift: 0.0, whole: bins, halved, cut: halved > 0, end }
+    }
+
+    /// Of span + 1 whole numbers, about as many in each bin; there is at least one in every part of a bin.
+    fn lattice(span: f64, bins: u32, halved: u32) -> Self {
+        let mut size = ((span + 1.0) / f64::from(bins)).ceil().max(1.0);
+        if halved > 0 && size > 1.0 {
+            // Where there are many, a number that can be divided; never a multiple of five, of which bins of round numbers
+            // would all hold equally many.
+            let step = f64::from(1u32 << ((size / 16.0).log2().max(0.0) as u32).min(6));
+            let step = if size > LARGE { step } else { 1.0 };
+            size = (size / step).ceil() * step;
+            size += if size % 5.0 == 0.0 { step } else { 0.0 };
+        }
+        let whole = ((span + 1.0) / size).ceil() as u32;
+        let halved = if whole > 1 { halved.min(size.log2() as u32) } else { 0 };
+        let end = ((span + 1.0) / size * TWO_32).round() as u64;
+        let in_last = span + 1.0 - f64::from(whole - 1) * size;
+        let cut = halved > 0 && in_last > size * 0.5f64.powi(halved as i32);
+        Self { scale: span / size, shift: 0.5 / size, whole, halved, cut, end }
+    }
+
+    fn len(&self) -> u32 {
+        self.halved + self.whole + u32::from(self.cut)
+    }
+
+    #[inline(always)]
+    fn of(&self, u: f64) -> u32 {
+        let place = u.mul_add(self.scale, ORIGIN + self.shift);
+        let whole = ((place.to_bits() >> 32) as u32).wrapping_sub(ORIGIN_HIGH).min(self.whole - 1);
+        if self.halved == 0 {
+            return whole;
+        }
+        let v = place.to_bits().wrapping_sub(ORIGIN.to_bits()).min(self.end - 1);
+        let from_end = self.end - 1 - v;
+        if whole == 0 {
+            self.halved.saturating_sub((v as u32).leading_zeros())
+        } else {
+            self.halved + whole + u32::from(self.cut && from_end < 1 << (32 - self.halved))
+        }
+    }
+
+    /// Where the bins begin and end, as numbers v.
+    fn edges(&self) -> Vec<f64> {
+        let part = |halved: u32| 0.5f64.powi(halved as i32);
+        let end = self.end as f64 / TWO_32;
+        let mut edges = vec![0.0];
+        edges.extend((1..=self.halved).rev().map(part));
+        edges.extend((1..self.whole).map(f64::from));
+        edges.extend(self.cut.then(|| end - part(self.halved)));
+        edges.push(end);
+        edges
+    }
+
+    /// The same on [0, 1].
+    fn units(&self) -> Vec<f64> {
+        let mut units: Vec<f64> =
+            self.edges().iter().map(|v| ((v - self.shift) / self.scale).clamp(0.0, 1.0)).collect();
+        *units.last_mut().expect("there is a bin") = 1.0;
+        units
+    }
+}
+
+const TWO_32: f64 = (1u64 << 32) as f64;
+/// More whole numbers than this in a bin are made a multiple of a power of two.
+const LARGE: f64 = 64.0;
 
 /// What a cell contains.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,8 +139,9 @@ pub enum Cell {
 
 impl Cells {
     /// Whole numbers get a cell each while there are at most `bins` of them, and cells of equally many
-    /// otherwise; other numbers get `bins` cells that are equally wide after the transform.
-    pub(crate) fn new(schema: &Schema, input: &Input, bins: u32) -> Self {
+    /// otherwise; other numbers get `bins` cells that are equally wide after the transform. The first of them
+    /// is halved so many times.
+    pub(crate) fn new(schema: &Schema, input: &Input, bins: u32, halved: u32) -> Self {
         let kind = &schema.columns()[input.column].kind;
         let parts = match (input.codes, kind.range()) {
             (Some(codes), _) => Parts::Levels { codes },
@@ -67,12 +150,11 @@ impl Cells {
                 let span = range.max() - range.min();
                 let atoms = || range.atoms().iter().map(|atom| range.unit(*atom)).collect::<Arc<[f64]>>();
                 if lattice(kind) {
-                    let per_cell = ((span + 1.0) / f64::from(bins)).ceil().max(1.0);
-                    let bins = ((span + 1.0) / per_cell).ceil() as u32;
-                    let atoms = if per_cell > 1.0 { atoms() } else { Arc::new([]) };
-                    Parts::Bins { scale: span / per_cell, shift: 0.5 / per_cell, bins, atoms }
+                    let bins = Bins::lattice(span, bins, halved);
+                    let atoms = if f64::from(bins.whole) <= span { atoms() } else { Arc::new([]) };
+                    Parts::Bins { bins, atoms }
                 } else {
-                    Parts::Bins { scale: f64::from(bins), shift: 0.0, bins, atoms: atoms() }
+                    Parts::Bins { bins: Bins::even(bins, halved), atoms: atoms() }
                 }
             }
         };
@@ -105,7 +187,7 @@ impl Cells {
 
     fn unmerged(&self) -> usize {
         match &self.parts {
-            Parts::Bins { bins, atoms, .. } => *bins as usize + atoms.len() + 1,
+            Parts::Bins { bins, atoms } => bins.len() as usize + atoms.len() + 1,
             Parts::Levels { codes } => *codes as usize,
         }
     }
@@ -115,22 +197,24 @@ impl Cells {
         let kind = &schema.columns()[self.column].kind;
         match &self.parts {
             Parts::Levels { .. } => Cell::Level(kind.label(cell as u32).to_owned()),
-            Parts::Bins { bins, atoms, scale, .. } => {
+            Parts::Bins { bins, atoms } => {
                 let range = kind.range().expect("bins belong to a range");
-                let bins = *bins as usize;
-                if cell >= bins {
-                    return match range.atoms().get(cell - bins) {
-                        Some(atom) if cell - bins < atoms.len() => Cell::Atom(*atom),
+                let count = bins.len() as usize;
+                if cell >= count {
+                    return match range.atoms().get(cell - count) {
+                        Some(atom) if cell - count < atoms.len() => Cell::Atom(*atom),
                         _ => Cell::Missing,
                     };
                 }
                 if lattice(kind) {
-                    let per_cell = ((range.max() - range.min()) / scale).round();
-                    let low = range.min() + cell as f64 * per_cell;
-                    Cell::Bin { low, high: (low + per_cell - 1.0).min(range.max()) }
+                    // From the first number that is not below an edge.
+                    let size = ((range.max() - range.min()) / bins.scale).round();
+                    let from = |edge: f64| range.min() + (edge * size - 0.5 - 1e-6).ceil();
+                    let edges = bins.edges();
+                    Cell::Bin { low: from(edges[cell]), high: (from(edges[cell + 1]) - 1.0).min(range.max()) }
                 } else {
-                    let edge = |i: usize| range.value(i as f64 / bins as f64);
-                    Cell::Bin { low: edge(cell), high: edge(cell + 1) }
+                    let units = bins.units();
+                    Cell::Bin { low: range.value(units[cell]), high: range.value(units[cell + 1]) }
                 }
             }
         }
@@ -140,19 +224,17 @@ impl Cells {
     pub(crate) fn edges(&self) -> Option<Vec<f64>> {
         match &self.parts {
             Parts::Levels { .. } => None,
-            Parts::Bins { scale, shift, bins, .. } => {
-                let edge = |i: u32| ((f64::from(i) - shift) / scale).clamp(0.0, 1.0);
-                Some((0..=*bins).map(|i| if i == *bins { 1.0 } else { edge(i) }).collect())
-            }
+            Parts::Bins { bins, .. } => Some(bins.units()),
         }
     }
 
     /// The cells of numbers (bins and atoms) from low to high; nothing for a column of levels.
     pub(crate) fn in_order(&self) -> Option<Vec<usize>> {
-        let Parts::Bins { scale, shift, bins, atoms } = &self.parts else { return None };
-        let middle = |bin: u32| (f64::from(bin) + 0.5 - shift) / scale;
-        let mut placed: Vec<(f64, usize)> = (0..*bins).map(|bin| (middle(bin), bin as usize)).collect();
-        placed.extend(atoms.iter().enumerate().map(|(atom, unit)| (*unit, *bins as usize + atom)));
+        let Parts::Bins { bins, atoms } = &self.parts else { return None };
+        let middle = |pair: &[f64]| (0.5 * (pair[0] + pair[1]) - bins.shift) / bins.scale;
+        let mut placed: Vec<(f64, usize)> =
+            bins.edges().windows(2).enumerate().map(|(bin, pair)| (middle(pair), bin)).collect();
+        placed.extend(atoms.iter().enumerate().map(|(atom, unit)| (*unit, bins.len() as usize + atom)));
         placed.sort_by(|a, b| a.0.total_cmp(&b.0));
         Some(placed.into_iter().map(|(_, cell)| cell).collect())
     }
@@ -166,12 +248,10 @@ impl Cells {
     pub(crate) fn of(&self, value: Value) -> u32 {
         let cell = match (value, &self.parts) {
             (Value::Code(code), _) => code,
-            (Value::Unit(u), Parts::Bins { scale, shift, bins, atoms }) => {
-                match atoms.iter().position(|atom| *atom == u) {
-                    Some(atom) => bins + atom as u32,
-                    None => bin(u, *scale, *shift, *bins),
-                }
-            }
+            (Value::Unit(u), Parts::Bins { bins, atoms }) => match atoms.iter().position(|atom| *atom == u) {
+                Some(atom) => bins.len() + atom as u32,
+                None => bins.of(u),
+            },
             _ => self.unmerged() as u32 - 1,
         };
         self.merged.as_ref().map_or(cell, |(groups, _)| groups[cell as usize])
@@ -181,14 +261,14 @@ impl Cells {
     pub(crate) fn all(&self, simd: Simd, panel: &Panel, cells: &mut [u32; PANEL]) {
         let n = panel.len();
         match (self.slot, &self.parts) {
-            (Slot::Unit(slot), Parts::Bins { scale, shift, bins, atoms }) => {
+            (Slot::Unit(slot), Parts::Bins { bins, atoms }) => {
                 let missing = self.unmerged() as u32 - 1;
                 let units = &panel.units()[slot];
-                bin_all(simd, &units[..n], *scale, *shift, *bins, missing, cells);
+                bin_all(simd, &units[..n], bins, missing, cells);
                 // Backwards, so that the first of atoms which the scale cannot tell apart counts, as above.
                 for (a, atom) in atoms.iter().enumerate().rev() {
                     for (cell, u) in cells[..n].iter_mut().zip(units.iter()) {
-                        *cell = if *u == *atom { bins + a as u32 } else { *cell };
+                        *cell = if *u == *atom { bins.len() + a as u32 } else { *cell };
                     }
                 }
             }
@@ -206,22 +286,78 @@ fn lattice(kind: &Kind) -> bool {
     kind.is_whole() && kind.range().is_some_and(|range| range.transform().is_none())
 }
 
-/// ⌊scale·u + shift⌋ after rounding to 2⁻³², so that a value which sits on an edge but for the last bits of its
-/// arithmetic falls into the upper cell.
-#[inline(always)]
-fn bin(u: f64, scale: f64, shift: f64, bins: u32) -> u32 {
-    let place = u.mul_add(scale, ORIGIN + shift);
-    ((place.to_bits() >> 32) as u32).wrapping_sub(ORIGIN_HIGH).min(bins - 1)
-}
-
 dispatched! {
-    fn bin_all(units: &[f64], scale: f64, shift: f64, bins: u32, missing: u32, cells: &mut [u32; PANEL]) = bin_loop
+    fn bin_all(units: &[f64], bins: &Bins, missing: u32, cells: &mut [u32; PANEL]) = bin_loop
 }
 
 #[inline(always)]
-fn bin_loop(units: &[f64], scale: f64, shift: f64, bins: u32, missing: u32, cells: &mut [u32; PANEL]) {
-    for (cell, u) in cells.iter_mut().zip(units) {
-        let place = bin(*u, scale, shift, bins);
-        *cell = if u.is_nan() { missing } else { place };
+fn bin_loop(units: &[f64], bins: &Bins, missing: u32, cells: &mut [u32; PANEL]) {
+    let mut all = |bins: Bins| {
+        for (cell, u) in cells.iter_mut().zip(units) {
+            let place = bins.of(*u);
+            *cell = if u.is_nan() { missing } else { place };
+        }
+    };
+    // Apart, so that the plain case stays a short loop.
+    if bins.halved == 0 { all(Bins { halved: 0, ..*bins }) } else { all(*bins) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feature::{HistSpec, MapSpec};
+    use crate::stream::PublicStream;
+
+    fn cells(schema: &Schema, bins: u32, halved: u32) -> Cells {
+        let spec = HistSpec { halved, ..HistSpec::with_bins(bins) };
+        MapSpec::Hist(spec).tables(schema).unwrap().remove(0).1.remove(0)
+    }
+
+    /// Every number lies in its bin, whose edges increase; those on an edge are in the upper bin.
+    #[test]
+    fn numbers_lie_between_the_edges_of_their_bins() {
+        let schema = Schema::from_toml("[[column]]\nname = 'x'\ntype = 'number'\nmin = 0\nmax = 1\n").unwrap();
+        let mut random = PublicStream::new("test", 30);
+        for (bins, halved) in [(1, 5), (2, 1), (3, 24), (64, 12), (256, 7), (50, 0)] {
+            let cells = cells(&schema, bins, halved);
+            let edges = cells.edges().unwrap();
+            let expected = if bins == 1 || halved == 0 { bins } else { bins + halved + 1 };
+            assert_eq!((edges.len(), cells.len()), (expected as usize + 1, expected as usize + 1));
+            assert!(edges.windows(2).all(|pair| pair[0] < pair[1]), "{edges:?}");
+            for (at, edge) in edges.iter().enumerate().take(expected as usize) {
+                assert_eq!(cells.of(Value::Unit(*edge)) as usize, at, "{edge}");
+            }
+            assert_eq!(cells.of(Value::Unit(1.0)), expected - 1);
+            for _ in 0..2000 {
+                let u = random.uniform().powi(1 + random.below(12) as i32);
+                for u in [u, 1.0 - u] {
+                    let at = cells.of(Value::Unit(u)) as usize;
+                    assert!(edges[at] <= u + 1e-9 && u <= edges[at + 1] + 1e-9, "{u} in {at}");
+                }
+            }
+        }
+    }
+
+    /// The bins of whole numbers follow on each other, none is empty, and what they are said to hold is what falls into them.
+    #[test]
+    fn whole_numbers_are_where_they_are_said_to_be() {
+        for (min, max) in [(0, 9), (-3, 96), (5, 157_608), (1, 610), (0, 4095), (17, 18), (0, 127), (7, 2470)] {
+            let toml = format!("[[column]]\nname = 'x'\ntype = 'integer'\nmin = {min}\nmax = {max}\n");
+            let schema = Schema::from_toml(&toml).unwrap();
+            let range = schema.columns()[0].kind.range().unwrap();
+            for (bins, halved) in [(2, 3), (8, 12), (64, 12), (16, 0)] {
+                let cells = cells(&schema, bins, halved);
+                let mut next = f64::from(min);
+                for at in 0..cells.len() - 1 {
+                    let Cell::Bin { low, high } = cells.describe(&schema, at) else { panic!("{at} is no bin") };
+                    assert!(low == next && low <= high, "{min} to {max}, {bins}, {halved}: {at} from {low} to {high}");
+                    for x in [low, 0.5 * (low + high), high].map(f64::floor) {
+                        assert_eq!(cells.of(Value::Unit(range.unit(x))) as usize, at, "{x}");
+                    }
+                    next = high + 1.0;
+                }
+                assert_eq!(next, f64::from(max) + 1.0);
+            }
+        }
     }
 }

@@ -66,6 +66,11 @@ fn is_zero(share: &Decimal) -> bool {
     *share == Decimal::ZERO
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // likewise
+fn is_whole(halved: &u32) -> bool {
+    *halved == 0
+}
+
 /// The description of a map.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -214,6 +219,10 @@ pub struct HistSpec {
     /// A column of whole numbers that has up to this many gets a cell for each; as many as `bins` unless it is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole: Option<u32>,
+    /// How many times the first bin is halved towards the low end of the range, where numbers crowd whose scale is not that of
+    /// the range. If it is at all, the last is cut as near to the high end.
+    #[serde(skip_serializing_if = "is_whole")]
+    pub halved: u32,
     /// The columns that are used; all when empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
@@ -228,7 +237,7 @@ impl Default for HistSpec {
 impl HistSpec {
     /// Histograms of all columns.
     pub fn with_bins(bins: u32) -> Self {
-        Self { bins, whole: None, columns: Vec::new() }
+        Self { bins, whole: None, halved: 0, columns: Vec::new() }
     }
 
     /// How many bins a column is cut into.
@@ -283,6 +292,9 @@ pub struct MergedColumn {
     pub name: String,
     /// Bins of its histogram, as in [`HistSpec`].
     pub bins: u32,
+    /// How many times its first bin is halved, likewise.
+    #[serde(default, skip_serializing_if = "is_whole")]
+    pub halved: u32,
     /// The group of each cell of that histogram, numbered from 0.
     pub groups: Vec<u32>,
 }
@@ -305,6 +317,9 @@ pub struct SignColumn {
     pub name: String,
     /// Bins of its histogram, as in [`HistSpec`].
     pub bins: u32,
+    /// How many times its first bin is halved, likewise.
+    #[serde(default, skip_serializing_if = "is_whole")]
+    pub halved: u32,
     /// The sign of each cell of that histogram: -1, 0 or 1.
     pub signs: Vec<i8>,
 }
@@ -348,6 +363,8 @@ pub struct CustomSpec {
 const MAX_TABLES: usize = 100_000;
 /// The most bins of a column.
 const MAX_BINS: u32 = 100_000;
+/// The first bin of a histogram is halved at most so many times.
+const MAX_HALVED: u32 = 24;
 /// Random numbers in the description of one map.
 const MAX_DRAWS: usize = 1 << 27;
 /// The largest feature of a user's map: a panel of them adds up within 64 bits.
@@ -526,6 +543,16 @@ impl MapSpec {
         }
     }
 
+    /// The most that the first bin of any column is halved.
+    fn halved(&self) -> u32 {
+        match self {
+            Self::Hist(spec) => spec.halved,
+            Self::Merged(spec) => spec.columns.iter().map(|column| column.halved).max().unwrap_or(0),
+            Self::Signs(spec) => spec.columns.iter().map(|column| column.halved).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     /// Whether the parameters make sense for a schema.
     fn check(&self, schema: &Schema) -> Result<(), Error> {
         let fail = |message: &str| Err(Error::Design(format!("{}: {message}", self.name())));
@@ -539,6 +566,9 @@ impl MapSpec {
             }
             Ok(())
         };
+        if self.halved() > MAX_HALVED {
+            return fail(&format!("halved is {}; give a number up to {MAX_HALVED}", self.halved()));
+        }
         match self {
             Self::Rff(spec) => {
                 if spec.m == 0 || spec.m % 2 == 1 || spec.m > MAX_FEATURES {
@@ -691,7 +721,8 @@ fn check_sigma(sigma: f64) -> Result<(), Error> {
 impl HistSpec {
     fn cells(&self, schema: &Schema) -> Result<Vec<Vec<Cells>>, Error> {
         let inputs = inputs(schema, &Layout::new(schema), &self.columns)?;
-        let cells = |input: &Input| Cells::new(schema, input, self.bins_of(&schema.columns()[input.column]));
+        let cells =
+            |input: &Input| Cells::new(schema, input, self.bins_of(&schema.columns()[input.column]), self.halved);
         Ok(inputs.iter().map(|input| vec![cells(input)]).collect())
     }
 }
@@ -718,7 +749,7 @@ impl TablesSpec {
             .iter()
             .map(|group| {
                 let inputs = inputs(schema, &layout, group)?;
-                Ok(inputs.iter().map(|input| Cells::new(schema, input, self.bins)).collect())
+                Ok(inputs.iter().map(|input| Cells::new(schema, input, self.bins, 0)).collect())
             })
             .collect()
     }
@@ -733,7 +764,7 @@ impl MergedSpec {
             .iter()
             .zip(&inputs)
             .map(|(column, input)| {
-                Cells::new(schema, input, column.bins).merge(&column.groups).ok_or_else(|| {
+                Cells::new(schema, input, column.bins, column.halved).merge(&column.groups).ok_or_else(|| {
                     let name = &column.name;
                     Error::Design(format!("merged: column `{name}` needs a group for each of its cells, without gaps"))
                 })
@@ -747,8 +778,9 @@ impl SignsSpec {
     fn map(&self, schema: &Schema, simd: Simd) -> Result<Signs, Error> {
         let names: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
         let inputs = inputs(schema, &Layout::new(schema), &names)?;
-        let cells =
-            |(column, input): (&SignColumn, &Input)| (Cells::new(schema, input, column.bins), column.signs.clone());
+        let cells = |(column, input): (&SignColumn, &Input)| {
+            (Cells::new(schema, input, column.bins, column.halved), column.signs.clone())
+        };
         Signs::new(self.columns.iter().zip(&inputs).map(cells).collect(), self.pairs.clone(), simd)
     }
 }

@@ -62,7 +62,7 @@ impl Fit {
             sampling: scaled(0.0),
             approximation: scaled((error - privacy).max(0.0)),
             ignorance: scaled(main + UNKNOWN_TAU * (all - main)),
-            count: Mat::full(1, 1, (self.count_deviation * mean).powi(2)),
+            count: vec![self.count_deviation * mean],
         }
     }
 

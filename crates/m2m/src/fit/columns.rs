@@ -4,7 +4,7 @@ use faer::Mat;
 
 use crate::feature::{Cells, HistSpec, MapSpec, STEPS, clipped};
 use crate::fit::closed::Closed;
-use crate::fit::look::{Look, Seen, looks};
+use crate::fit::look::{Look, Seen, looks, narrow};
 use crate::fit::points::dot;
 use crate::fit::rows::Rows;
 use crate::fit::separate::Term;
@@ -480,6 +480,9 @@ fn settle(schema: &Schema, cells: Cells, law: Law, deviation: f64, look: Option<
     let heavy = heavy(&cells, &law.probabilities, deviation);
     let mut seen = look.map_or_else(Vec::new, |look| look.into(schema, &cells, &law.probabilities));
     seen.resize_with(cells.len(), || None);
+    for (bin, seen) in seen.iter_mut().enumerate().filter(|(bin, seen)| heavy[*bin] && seen.is_none()) {
+        *seen = narrow(schema, &cells, bin, law.probabilities[bin]);
+    }
     let inside = |(heavy, seen): (&bool, &Option<Seen>)| match seen {
         Some(seen) => Inside::Pieces(seen.pieces.clone()),
         None if *heavy => Inside::Heavy,
@@ -495,7 +498,7 @@ fn settle(schema: &Schema, cells: Cells, law: Law, deviation: f64, look: Option<
     let mut leans = leans(&cells, &probabilities, deviation);
     leans.iter_mut().zip(&seen).filter(|(_, seen)| seen.is_some()).for_each(|(lean, _)| *lean = 0.0);
     axis.lean(&leans);
-    let uneven = unevenness(&law.probabilities, deviation);
+    let uneven = unevenness(&cells, &law.probabilities, deviation);
     let within = (probabilities.iter().zip(heavy).zip(&seen))
         .map(|((p, heavy), seen)| {
             let open = if heavy { 1.0 } else { uneven } * p * p;
@@ -521,16 +524,44 @@ pub(super) fn near(numbers: &[f64], variances: &[f64], sum: f64) -> Vec<f64> {
     at(high).collect()
 }
 
+/// A bin between two others: how its mass would change from one end to the other if it went along with theirs, how much it
+/// is beyond what lies on the line through their densities, and the variance that noise of variance 1 gives either. Nothing
+/// where one of the others is too narrow to tell.
+struct Between {
+    slope: f64,
+    spike: f64,
+    noise: [f64; 2],
+}
+
+fn between(edges: &[f64], masses: &[f64]) -> Option<Between> {
+    let width = |at: usize| edges[at + 1] - edges[at];
+    if width(0).min(width(2)) < 0.4 * width(1) || width(1) <= 0.0 {
+        return None;
+    }
+    let middle = |at: usize| 0.5 * (edges[at] + edges[at + 1]);
+    let apart = middle(2) - middle(0);
+    // What either neighbour's mass counts for.
+    let beside = [0, 2].map(|at| width(1) / width(at));
+    let slope = beside.map(|part| width(1) / apart * part);
+    let line = [beside[0] * (middle(2) - middle(1)) / apart, beside[1] * (middle(1) - middle(0)) / apart];
+    Some(Between {
+        slope: slope[1] * masses[2] - slope[0] * masses[0],
+        spike: masses[1] - line[0] * masses[0] - line[1] * masses[2],
+        noise: [slope[0].powi(2) + slope[1].powi(2), 1.0 + line[0].powi(2) + line[1].powi(2)],
+    })
+}
+
 /// How much the density leans within each bin, judged by its neighbours: half its relative change across the bin, as far
 /// as that stands out from the noise.
 fn leans(cells: &Cells, probabilities: &[f64], deviation: f64) -> Vec<f64> {
-    let bins = cells.edges().map_or(0, |edges| edges.len() - 1);
+    let edges = cells.edges().unwrap_or_default();
     let mut leans = vec![0.0; probabilities.len()];
-    for bin in 1..bins.saturating_sub(1) {
-        let p = probabilities[bin].max(1e-12);
-        let lean = (probabilities[bin + 1] - probabilities[bin - 1]) / (4.0 * p);
-        let noise = deviation * deviation / (8.0 * p * p);
-        leans[bin] = (lean * (1.0 - noise / (lean * lean).max(1e-300)).max(0.0)).clamp(-0.9, 0.9);
+    for (at, edges) in edges.windows(4).enumerate() {
+        let p = probabilities[at + 1].max(1e-12);
+        let Some(Between { slope, noise, .. }) = between(edges, &probabilities[at..at + 3]) else { continue };
+        let lean = slope / (2.0 * p);
+        let noise = deviation * deviation * noise[0] / (4.0 * p * p);
+        leans[at + 1] = (lean * (1.0 - noise / (lean * lean).max(1e-300)).max(0.0)).clamp(-0.9, 0.9);
     }
     leans
 }
@@ -556,15 +587,18 @@ const CLIPPED: f64 = 0.25;
 
 /// How far a column may be from level within its cells, as a variance relative to that of the cell: judged by how far
 /// neighbouring cells differ (a slope) and how far one stands out from both its neighbours (a spike, whose place within
-/// its cell is unknown), less what noise alone would make of them.
-pub(crate) fn unevenness(probabilities: &[f64], deviation: f64) -> f64 {
-    let noise = deviation * deviation;
-    let (mut slopes, mut spikes) = (0.0, 0.0);
-    for w in probabilities.windows(3) {
-        slopes += ((w[2] - w[0]) / 2.0).powi(2) - 0.5 * noise;
-        spikes += (w[1] - (w[0] + w[2]) / 2.0).powi(2) - 1.5 * noise;
+/// its cell is unknown), less what noise alone would make of them. A cell without neighbours to compare it with, such as a
+/// narrow one at the end, has no say.
+pub(crate) fn unevenness(cells: &Cells, probabilities: &[f64], deviation: f64) -> f64 {
+    let edges = cells.edges().unwrap_or_default();
+    let variance = deviation * deviation;
+    let (mut slopes, mut spikes, mut total) = (0.0, 0.0, 0.0);
+    for (at, edges) in edges.windows(4).enumerate() {
+        let Some(Between { slope, spike, noise }) = between(edges, &probabilities[at..at + 3]) else { continue };
+        slopes += slope.powi(2) - noise[0] * variance;
+        spikes += spike.powi(2) - noise[1] * variance;
+        total += probabilities[at + 1].powi(2);
     }
-    let total: f64 = probabilities.iter().map(|p| p * p).sum();
     ((slopes.max(0.0) / 12.0 + spikes.max(0.0)) / total.max(1e-300)).clamp(0.01, 1.0)
 }
 

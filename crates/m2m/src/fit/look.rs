@@ -20,6 +20,8 @@ const SHARED: (f64, f64) = (5.0, 4.0);
 /// How far a piece may be from level within, as a variance relative to that of the piece: where parts are taken together, where
 /// one stands out, and where rows are taken to be at one value. The last also if that is not the value after all.
 const UNEVEN: (f64, f64, f64) = (0.05, 0.3, 0.05);
+/// A bin of at most this part of the range that is heavy by itself holds a shared value.
+const NARROW: f64 = 1e-3;
 
 /// Where so much of a bin is in one part, and not at a value that would explain it, the column lives on a finer scale still:
 /// then nothing was seen.
@@ -45,6 +47,15 @@ pub(super) struct Seen {
     pub variance: f64,
 }
 
+/// What is to be thought of a heavy bin of a histogram, into which there was no closer look, if it is narrow.
+pub(super) fn narrow(schema: &Schema, cells: &Cells, bin: usize, mass: f64) -> Option<Seen> {
+    let edges = cells.edges()?;
+    let (low, high) = (edges[bin], edges[bin + 1]);
+    let atom = common_value(&schema.columns()[cells.column()].kind, low, high)
+        .filter(|unit| high - low < NARROW && cells.of(Value::Unit(*unit)) as usize == bin)?;
+    Some(Seen { pieces: vec![Piece { low, high, share: 1.0, atom: Some(atom) }], variance: UNEVEN.2 * mass * mass })
+}
+
 /// The closer looks that a release holds, by column.
 pub(super) fn looks(release: &Release, rows: f64) -> Result<Vec<Option<Look>>, Error> {
     let schema = release.schema();
@@ -55,7 +66,8 @@ pub(super) fn looks(release: &Release, rows: f64) -> Result<Vec<Option<Look>>, E
         for ((first, table), places) in block.map().tables(schema)?.into_iter().zip(&spec.tables) {
             let [cells] = &table[..] else { continue };
             let column = &spec.columns[places[0] as usize];
-            let fine = HistSpec { columns: vec![column.name.clone()], ..HistSpec::with_bins(column.bins) };
+            let (columns, halved) = (vec![column.name.clone()], column.halved);
+            let fine = HistSpec { columns, halved, ..HistSpec::with_bins(column.bins) };
             let unmerged = MapSpec::Hist(fine).tables(schema)?.remove(0).1.remove(0);
             let Some(edges) = unmerged.edges() else { continue };
             let shares = block.sums()[first..][..cells.len()].iter().map(|sum| *sum as f64 / rows).collect();
@@ -137,7 +149,7 @@ impl Look {
             let alone = masses[at] > SHARED.0 * self.deviation && masses[at] > SHARED.1 * beside[0].max(beside[1]);
             let atom = if alone { common_value(kind, low, high) } else { None };
             // Declared atoms have cells of their own: they are not what is seen here.
-            let atom = atom.filter(|unit| (low..high).contains(unit) && cells.of(Value::Unit(*unit)) as usize == bin);
+            let atom = atom.filter(|unit| (low..=high).contains(unit) && cells.of(Value::Unit(*unit)) as usize == bin);
             lost = lost.max(if alone && atom.is_none() { masses[at] / total } else { 0.0 });
             variance += masses[at].powi(2) * if atom.is_some() { UNEVEN.2 } else { UNEVEN.1 };
             pieces.push(Piece { low, high, share: masses[at] / total, atom });
@@ -154,9 +166,13 @@ impl Look {
     }
 }
 
-/// The number with the fewest digits in an interval of a column's range, as a part of that range.
-fn common_value(kind: &Kind, low: f64, high: f64) -> Option<f64> {
+/// The value that many rows share, as a part of a column's range, if they are in this interval of it: an end of the range, where
+/// what lies beyond is counted too, or else the number with the fewest digits.
+pub(super) fn common_value(kind: &Kind, low: f64, high: f64) -> Option<f64> {
     let range = kind.range()?;
+    if low <= 0.0 || high >= 1.0 {
+        return Some(if low <= 0.0 { 0.0 } else { 1.0 });
+    }
     Some(range.unit(roundest(range.value(low), range.value(high))?))
 }
 

@@ -1254,14 +1254,13 @@ impl Model for Fit {
         let means = self.answer(&functionals, sampled.as_deref().map(|columns| (self.all_points(), columns)));
         let square = self.rows * self.rows;
         let scaled = |matrix: &Mat<f64>| faer::Scale(square) * matrix;
-        let variance = self.count_deviation * self.count_deviation;
         Totals {
             values: means.values.iter().map(|mean| mean * self.rows).collect(),
             privacy: scaled(&means.privacy),
             sampling: scaled(&means.sampling),
             approximation: scaled(&means.approximation),
             ignorance: scaled(&means.ignorance),
-            count: Mat::from_fn(functions.len(), functions.len(), |i, j| variance * means.slopes[i] * means.slopes[j]),
+            count: means.slopes.iter().map(|slope| slope * self.count_deviation).collect(),
         }
     }
 

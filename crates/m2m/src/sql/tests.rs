@@ -139,7 +139,7 @@ impl Model for Rows {
         let reads = |i: usize| !functions[i].columns().is_empty();
         let unknown = Mat::from_fn(n, n, |i, j| if i == j && reads(i) { self.blind } else { 0.0 });
         let privacy = Mat::from_fn(n, n, |i, j| self.variance * if i == j { 1.0 } else { 0.5 });
-        Totals { values, privacy, count: zero(), sampling: zero(), approximation: unknown.clone(), ignorance: unknown }
+        Totals { count: vec![0.0; values.len()], values, privacy, sampling: zero(), approximation: unknown.clone(), ignorance: unknown }
     }
 }
 
@@ -612,7 +612,7 @@ fn exact(values: &[f64]) -> Totals {
     Totals {
         values: values.to_vec(),
         privacy: zero(),
-        count: zero(),
+        count: vec![0.0; values.len()],
         sampling: zero(),
         approximation: zero(),
         ignorance: zero(),

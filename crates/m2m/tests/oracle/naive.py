@@ -259,18 +259,31 @@ def bounded(rows, columns, users, max_rows):
 
 
 class Cells:
-    """The cells of a column: bins, then atoms, then "missing"; for levels, their codes."""
+    """The cells of a column: bins, then atoms, then "missing"; for levels, their codes.
 
-    def __init__(self, column, bins, groups=None):
+    The first bin may be halved again and again; then the last is cut as near to its end.
+    """
+
+    def __init__(self, column, bins, halved=0, groups=None):
         self.codes, self.groups = column.codes, groups
         if self.codes is None:
-            self.bins, self.scale, self.shift, self.atoms = bins, float(bins), 0.0, column.atoms
+            self.whole, self.scale, self.shift, self.atoms = bins, float(bins), 0.0, column.atoms
+            self.halved, left, end = halved if bins > 1 else 0, 1.0, float(bins)
             if column.whole and column.transform == "none":
                 span = column.max - column.min
                 per_cell = max(float(math.ceil((span + 1.0) / bins)), 1.0)
-                self.bins = math.ceil((span + 1.0) / per_cell)
+                if halved > 0 and per_cell > 1:
+                    step = float(2 ** min(int(math.log2(per_cell / 16)), 6)) if per_cell > 64 else 1.0
+                    per_cell = math.ceil(per_cell / step) * step
+                    per_cell += step if per_cell % 5 == 0 else 0.0
+                self.whole = math.ceil((span + 1.0) / per_cell)
                 self.scale, self.shift = span / per_cell, 0.5 / per_cell
                 self.atoms = self.atoms if per_cell > 1.0 else []
+                self.halved = min(halved, int(math.log2(per_cell))) if self.whole > 1 else 0
+                left, end = (span + 1.0 - (self.whole - 1) * per_cell) / per_cell, (span + 1.0) / per_cell
+            self.end = round(end * 2**32)
+            self.cut = self.halved > 0 and left > 0.5**self.halved
+            self.bins = self.halved + self.whole + self.cut
         self.count = len(set(groups)) if groups else self.codes or self.bins + len(self.atoms) + 1
 
     def at(self, value):
@@ -284,7 +297,15 @@ class Cells:
             return self.bins + len(self.atoms)
         if u in self.atoms:
             return self.bins + self.atoms.index(u)
-        return min(math.floor(fma(u, self.scale, ORIGIN + self.shift)) - int(ORIGIN), self.bins - 1)
+        place = fma(u, self.scale, ORIGIN + self.shift)
+        whole = min(math.floor(place) - int(ORIGIN), self.whole - 1)
+        if self.halved == 0:
+            return whole
+        # In parts of 2^-32, of which the sum with ORIGIN holds no fewer.
+        parts = min(int((place - ORIGIN) * 2.0**32), self.end - 1)
+        if whole == 0:
+            return max(0, self.halved - (32 - parts.bit_length()))
+        return self.halved + whole + (self.cut and self.end - 1 - parts < 2 ** (32 - self.halved))
 
 
 def bins_of(spec, column):
@@ -299,12 +320,12 @@ def table_groups(spec, columns):
     names = [column.name for column in columns]
     places = [names.index(name) for name in spec.get("columns", names)] if spec["kind"] != "merged" else []
     if spec["kind"] == "hist":
-        return [[(place, Cells(columns[place], bins_of(spec, columns[place])))] for place in places]
+        return [[(place, Cells(columns[place], bins_of(spec, columns[place]), spec.get("halved", 0)))] for place in places]
     if spec["kind"] == "merged":
         merged = []
         for column in spec["columns"]:
             place = names.index(column["name"])
-            merged.append((place, Cells(columns[place], column["bins"], column["groups"])))
+            merged.append((place, Cells(columns[place], column["bins"], column.get("halved", 0), column["groups"])))
         return [[merged[at] for at in table] for table in spec["tables"]]
     groups = [[names.index(name) for name in group] for group in spec.get("groups", [])]
     groups = groups or list(itertools.combinations(places, spec["ways"]))
@@ -561,7 +582,7 @@ def signed_columns(spec, columns):
     made = []
     for column in spec["columns"]:
         place = places[column["name"]]
-        made.append((place, Cells(columns[place], column["bins"]), column["signs"]))
+        made.append((place, Cells(columns[place], column["bins"], column.get("halved", 0)), column["signs"]))
     return made
 
 

@@ -93,8 +93,14 @@ def places_in(cells, values):
     else:
         missing = numpy.isnan(values)
         u = numpy.where(missing, 0.0, values)
-        at = numpy.floor(fma(u, cells.scale, ORIGIN + cells.shift)).astype(numpy.int64) - int(ORIGIN)
-        at = numpy.minimum(at, cells.bins - 1)
+        place = fma(u, cells.scale, ORIGIN + cells.shift)
+        whole = numpy.minimum(numpy.floor(place).astype(numpy.int64) - int(ORIGIN), cells.whole - 1)
+        parts = numpy.minimum(((place - ORIGIN) * 2.0**32).astype(numpy.int64), cells.end - 1)
+        # The halves of the first bin begin at these.
+        halves = 2.0 ** numpy.arange(32 - cells.halved, 32)
+        first = numpy.searchsorted(halves, parts, side="right")
+        after = cells.cut & (cells.end - 1 - parts < 2.0 ** (32 - cells.halved))
+        at = numpy.where(whole == 0, first, cells.halved + whole + after)
         for number, atom in enumerate(cells.atoms):
             at[u == atom] = cells.bins + number
         at[missing] = cells.bins + len(cells.atoms)
