@@ -2,7 +2,7 @@
 //!
 //! Parts of a bin are freed of noise like the cells of a histogram, and made to add up to the bin. Parts that stand out are told
 //! apart, others are taken together. A part that holds many times the rows of those beside it holds a value that many rows
-//! share, and of all values in so narrow a part that is most likely the one with the fewest digits.
+//! share. If these values are round, as told by all of them, it is taken for the roundest in its part.
 
 use crate::feature::{Cells, HistSpec, MapSpec};
 use crate::fit::columns::near;
@@ -18,14 +18,14 @@ const CLEAR: f64 = 3.0;
 /// It holds a value that many rows share if it is so many, and has so many times the rows of either part beside it.
 const SHARED: (f64, f64) = (5.0, 4.0);
 /// How far a piece may be from level within, as a variance relative to that of the piece: where parts are taken together, where
-/// one stands out, and where rows are taken to be at one value. The last also if that is not the value after all.
-const UNEVEN: (f64, f64, f64) = (0.05, 0.3, 0.05);
+/// one stands out, where it holds a value that is not known, and where rows are taken to be at one value. The last also if that
+/// is not the value after all.
+const UNEVEN: (f64, f64, f64, f64) = (0.05, 0.3, 1.0, 0.05);
+/// Shared values are taken for round ones if this part of their rows is at multiples of a power of ten or half of one, and that
+/// they are is less likely than this by chance, as a logarithm.
+const ROUND: (f64, f64) = (0.9, 1.5);
 /// A bin of at most this part of the range that is heavy by itself holds a shared value.
 const NARROW: f64 = 1e-3;
-
-/// Where so much of a bin is in one part, and not at a value that would explain it, the column lives on a finer scale still:
-/// then nothing was seen.
-const LOST: f64 = 0.8;
 
 /// The parts of a column's bins that were counted.
 pub(super) struct Look {
@@ -53,7 +53,7 @@ pub(super) fn narrow(schema: &Schema, cells: &Cells, bin: usize, mass: f64) -> O
     let (low, high) = (edges[bin], edges[bin + 1]);
     let atom = common_value(&schema.columns()[cells.column()].kind, low, high)
         .filter(|unit| high - low < NARROW && cells.of(Value::Unit(*unit)) as usize == bin)?;
-    Some(Seen { pieces: vec![Piece { low, high, share: 1.0, atom: Some(atom) }], variance: UNEVEN.2 * mass * mass })
+    Some(Seen { pieces: vec![Piece { low, high, share: 1.0, atom: Some(atom) }], variance: UNEVEN.3 * mass * mass })
 }
 
 /// The closer looks that a release holds, by column.
@@ -104,8 +104,8 @@ impl Look {
         }
         let (freed, errors) = shrink_apart(&noisy, (self.deviation, self.tails));
         let mut from = 0;
-        parts
-            .iter()
+        let counted: Vec<Option<Counted>> = parts
+            .into_iter()
             .enumerate()
             .map(|(bin, parts)| {
                 let here = from..from + parts.len();
@@ -113,28 +113,62 @@ impl Look {
                 if parts.is_empty() || law[bin] <= 0.0 {
                     return None;
                 }
-                let masses = near(&freed[here.clone()], &errors[here.clone()], law[bin]);
-                self.seen(schema, (cells, bin, [ends[bin], ends[bin + 1]]), parts, &masses, &errors[here])
+                let errors = errors[here.clone()].to_vec();
+                Some(Counted { masses: near(&freed[here], &errors, law[bin]), parts, errors })
             })
-            .collect()
+            .collect();
+        let is_round = self.is_round(&schema.columns()[self.cells.column()].kind, counted.iter().flatten());
+        let seen = |(bin, counted): (usize, &Option<Counted>)| {
+            Some(self.seen(schema, (cells, bin, [ends[bin], ends[bin + 1]]), counted.as_ref()?, is_round))
+        };
+        counted.iter().enumerate().map(seen).collect()
+    }
+
+    /// Whether a part holds a value that many rows share.
+    fn is_shared(&self, Counted { masses, .. }: &Counted, at: usize) -> bool {
+        let beside = [at.wrapping_sub(1), at + 1].map(|other| masses.get(other).copied().unwrap_or(0.0));
+        masses[at] > SHARED.0 * self.deviation && masses[at] > SHARED.1 * beside[0].max(beside[1])
+    }
+
+    fn ends(&self, part: usize) -> (f64, f64) {
+        (self.edges[part], self.edges[part + 1])
+    }
+
+    /// Whether the values that many rows share are round: whether there is a power of ten, or half of one, of which there are
+    /// multiples in their parts, though these are narrower. Values in other units, or quotients, have as many digits as fit.
+    fn is_round<'a>(&self, kind: &Kind, counted: impl Iterator<Item = &'a Counted>) -> bool {
+        // The rows of each part, what there is a multiple of, and the width of the part.
+        let mut shared: Vec<(f64, f64, f64)> = Vec::new();
+        for counted in counted {
+            for (at, part) in counted.parts.iter().enumerate().filter(|(at, _)| self.is_shared(counted, *at)) {
+                let (low, high) = self.ends(*part);
+                shared.extend(roundness(kind, low, high).map(|(step, width)| (counted.masses[at], step, width)));
+            }
+        }
+        let total: f64 = shared.iter().map(|(mass, ..)| mass).sum();
+        shared.iter().any(|(_, step, _)| {
+            let multiples = || shared.iter().filter(|(_, other, _)| other >= step);
+            let evidence: f64 = multiples().map(|(.., width)| (step / width).ln()).sum();
+            multiples().map(|(mass, ..)| mass).sum::<f64>() >= ROUND.0 * total && evidence > ROUND.1
+        })
     }
 
     fn seen(
         &self,
         schema: &Schema,
         (cells, bin, ends): (&Cells, usize, [f64; 2]),
-        parts: &[usize],
-        masses: &[f64],
-        errors: &[f64],
-    ) -> Option<Seen> {
+        counted: &Counted,
+        is_round: bool,
+    ) -> Seen {
+        let Counted { parts, masses, errors } = counted;
         let total: f64 = masses.iter().sum();
         let kind = &schema.columns()[self.cells.column()].kind;
         let stands_out = |at: usize| masses[at] > CLEAR * errors[at].sqrt();
         let mut pieces: Vec<Piece> = Vec::new();
         let mut variance: f64 = errors.iter().sum();
-        let (mut run, mut lost) = (0, 0.0f64);
+        let mut run = 0;
         for at in 0..parts.len() {
-            let (low, high) = (self.edges[parts[at]], self.edges[parts[at] + 1]);
+            let (low, high) = self.ends(parts[at]);
             if !stands_out(at) {
                 // Parts that do not stand out follow on each other.
                 match pieces.last_mut() {
@@ -145,13 +179,18 @@ impl Look {
                 continue;
             }
             run = 0;
-            let beside = [at.wrapping_sub(1), at + 1].map(|other| masses.get(other).copied().unwrap_or(0.0));
-            let alone = masses[at] > SHARED.0 * self.deviation && masses[at] > SHARED.1 * beside[0].max(beside[1]);
-            let atom = if alone { common_value(kind, low, high) } else { None };
-            // Declared atoms have cells of their own: they are not what is seen here.
-            let atom = atom.filter(|unit| (low..=high).contains(unit) && cells.of(Value::Unit(*unit)) as usize == bin);
-            lost = lost.max(if alone && atom.is_none() { masses[at] / total } else { 0.0 });
-            variance += masses[at].powi(2) * if atom.is_some() { UNEVEN.2 } else { UNEVEN.1 };
+            let shared = self.is_shared(counted, at);
+            let atom = common_value(kind, low, high).filter(|unit| {
+                // Declared atoms have cells of their own: they are not what is seen here.
+                let is_here = (low..=high).contains(unit) && cells.of(Value::Unit(*unit)) as usize == bin;
+                shared && is_here && (is_round || low <= 0.0 || high >= 1.0)
+            });
+            variance += masses[at].powi(2)
+                * match (shared, atom) {
+                    (_, Some(_)) => UNEVEN.3,
+                    (true, None) => UNEVEN.2,
+                    (false, None) => UNEVEN.1,
+                };
             pieces.push(Piece { low, high, share: masses[at] / total, atom });
         }
         let level: f64 = pieces.iter().map(|piece| (piece.share * total).powi(2)).sum();
@@ -162,35 +201,57 @@ impl Look {
         if let Some(last) = pieces.last_mut() {
             last.high = ends[1];
         }
-        (lost < LOST).then_some(Seen { pieces, variance })
+        Seen { pieces, variance }
     }
 }
 
+/// The parts of a bin that were counted, the probabilities that they are left with, and the variances of their errors.
+struct Counted {
+    parts: Vec<usize>,
+    masses: Vec<f64>,
+    errors: Vec<f64>,
+}
+
+/// What the roundest number in an interval of a column's range is a multiple of, and the width of that interval.
+fn roundness(kind: &Kind, low: f64, high: f64) -> Option<(f64, f64)> {
+    let range = kind.range()?;
+    let (low, high) = (range.value(low), range.value(high));
+    let (_, step) = roundest(low, high)?;
+    // If there is but one whole number, there is no doubt which it is.
+    let alone = kind.is_whole() && high - low < 1.5;
+    Some((step, if alone { 0.01 * step } else { high - low }))
+}
+
 /// The value that many rows share, as a part of a column's range, if they are in this interval of it: an end of the range, where
-/// what lies beyond is counted too, or else the number with the fewest digits.
+/// what lies beyond is counted too, or else the roundest number.
 pub(super) fn common_value(kind: &Kind, low: f64, high: f64) -> Option<f64> {
     let range = kind.range()?;
     if low <= 0.0 || high >= 1.0 {
         return Some(if low <= 0.0 { 0.0 } else { 1.0 });
     }
-    Some(range.unit(roundest(range.value(low), range.value(high))?))
+    Some(range.unit(roundest(range.value(low), range.value(high))?.0))
 }
 
-/// The number with the fewest digits from `low` to `high`, the nearest to the middle if there are several.
-fn roundest(low: f64, high: f64) -> Option<f64> {
+/// The roundest number from `low` to `high`, the nearest to the middle if there are several, and what it is a multiple of: a
+/// power of ten or half of one, as large as may be.
+fn roundest(low: f64, high: f64) -> Option<(f64, f64)> {
     const DIGITS: i32 = 16;
     let (middle, size) = (0.5 * (low + high), low.abs().max(high.abs()));
     if !(low < high && size.is_finite()) {
         return None;
     }
     let most = size.log10().ceil() as i32;
-    (most - DIGITS..=most).rev().find_map(|power| {
-        let step = 10f64.powi(power.abs());
+    let steps = (most - DIGITS..=most).rev().flat_map(|power| [(power, 1.0), (power - 1, 5.0)]);
+    steps.into_iter().find_map(|(power, factor)| {
+        let power_of_ten = 10f64.powi(power.abs());
         // Digits of a decimal are best divided by a power of ten, which is a whole number.
-        let steps = if power < 0 { middle * step } else { middle / step };
-        let number = |steps: f64| if power < 0 { steps / step } else { steps * step };
+        let multiple =
+            |times: f64| if power < 0 { times * factor / power_of_ten } else { times * factor * power_of_ten };
+        let step = multiple(1.0);
         let inside = |number: &f64| low <= *number && *number < high;
-        [steps.round(), steps.floor(), steps.ceil()].into_iter().map(number).find(inside)
+        let times = middle / step;
+        let found = [times.round(), times.floor(), times.ceil()].into_iter().map(multiple).find(inside);
+        Some((found?, step))
     })
 }
 
@@ -199,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_roundest_number_has_the_fewest_digits() {
+    fn the_roundest_number_is_found() {
         for (low, high, expected) in [
             (4.48, 4.52, 4.5),
             (0.2, 0.7, 0.5),
@@ -210,8 +271,41 @@ mod tests {
             (-12.6, -12.4, -12.5),
             (7.241592, 7.2415927, 7.241592),
         ] {
-            assert_eq!(roundest(low, high), Some(expected), "{low} to {high}");
+            assert_eq!(roundest(low, high).map(|(number, _)| number), Some(expected), "{low} to {high}");
         }
         assert_eq!(roundest(1.0, 1.0), None);
+    }
+
+    /// Round numbers in narrow parts are no coincidence, nor are less round ones if there are many; others are.
+    #[test]
+    fn shared_values_are_round_unless_by_chance() {
+        let kind = |of: &str, max: u32| {
+            let toml = format!("[[column]]\nname = 'x'\ntype = '{of}'\nmin = 0\nmax = {max}\n");
+            let schema = Schema::from_toml(&toml).unwrap();
+            let cells = MapSpec::Hist(HistSpec::with_bins(2)).tables(&schema).unwrap().remove(0).1.remove(0);
+            (schema.columns()[0].kind.clone(), cells)
+        };
+        // Values that stand alone, each in a part of a given width.
+        let is_round = |(kind, cells): (Kind, Cells), values: &[f64], width: f64| {
+            let max = kind.range().unwrap().max();
+            let part = |x: &f64| [(x / width).floor() * width / max, ((x / width).floor() + 1.0) * width / max];
+            let edges: Vec<f64> = values.iter().flat_map(part).collect();
+            let (groups, shares, deviation) = (Vec::new(), Vec::new(), 1e-4);
+            let look = Look { cells, edges, groups, shares, deviation, tails: Tails::Gaussian };
+            let parts: Vec<usize> = (0..2 * values.len() - 1).collect();
+            let masses = parts.iter().map(|part| if part % 2 == 0 { 0.05 } else { 0.0 }).collect();
+            let counted = Counted { errors: vec![1e-8; parts.len()], parts, masses };
+            look.is_round(&kind, [&counted].into_iter())
+        };
+        let number = || kind("number", 100);
+        assert!(is_round(number(), &[40.0], 0.27));
+        assert!(!is_round(number(), &[13.37], 0.27));
+        let halves: Vec<f64> = (0..9).map(|i| 4.5 + 10.0 * f64::from(i)).collect();
+        assert!(is_round(number(), &halves, 0.136));
+        let miles: Vec<f64> = (1..30).map(|i| 1.15078 * f64::from(i)).collect();
+        assert!(!is_round(number(), &miles, 0.13));
+        let fahrenheit: Vec<f64> = (0..40).map(|i| 32.0 + 1.8 * (f64::from(i) - 10.3)).collect();
+        assert!(!is_round(number(), &fahrenheit, 0.011));
+        assert!(is_round(kind("integer", 1000), &[7.3, 133.3], 1.0));
     }
 }

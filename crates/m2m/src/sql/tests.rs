@@ -139,7 +139,14 @@ impl Model for Rows {
         let reads = |i: usize| !functions[i].columns().is_empty();
         let unknown = Mat::from_fn(n, n, |i, j| if i == j && reads(i) { self.blind } else { 0.0 });
         let privacy = Mat::from_fn(n, n, |i, j| self.variance * if i == j { 1.0 } else { 0.5 });
-        Totals { count: vec![0.0; values.len()], values, privacy, sampling: zero(), approximation: unknown.clone(), ignorance: unknown }
+        Totals {
+            count: vec![0.0; values.len()],
+            values,
+            privacy,
+            sampling: zero(),
+            approximation: unknown.clone(),
+            ignorance: unknown,
+        }
     }
 }
 
