@@ -18,10 +18,11 @@
 //!   function adds up noise over B bins (variance Bσ²); a density that leans within a bin is wrong by something like B⁻².
 //!   The sum of squares would be least at B ∝ σ^(-2/5), but empty bins side by side are told as such and add less
 //!   (`fit/shrink.rs`), so that more of them pay where noise is large. A column of few whole numbers has a cell for each
-//!   (`CANDIDATES`).
+//!   (`CANDIDATES`). The first bin is halved again and again, as many numbers are skewed on a scale that the range does not
+//!   tell, and a sliver is cut off the last, where whatever is beyond the range is counted (`HALVED`).
 //! - **Groups** of a numeric column: 0.9 σ^(-1/3), from 3 to 16. A smooth function of two columns adds up noise over b²
 //!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻². They are
-//!   formed so that ranks differ least within them, of which counts are made, and a little also by how far apart the numbers
+//!   formed so that ranks differ least within them, of which counts are made, and also by how far apart the numbers
 //!   are (`PLACES`), of which covariances are; fewer if more would gain little, as in columns of few values.
 //! - **Pairs in fewer tables.** Under pure ε noise grows with the number of tables, and tables of three columns that hold all
 //!   pairs (`cover.rs`) are taken in the place of one for each pair if that leaves less of it, with 0.75 σ^(-2/7) groups, by
