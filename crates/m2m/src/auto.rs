@@ -285,6 +285,9 @@ impl SecondRound {
 pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Error> {
     check(first.schema())?;
     let [marginals] = first.blocks() else { return Err(no_first_round()) };
+    if !CANDIDATES.iter().any(|candidate| histograms(*candidate) == *marginals.map()) {
+        return Err(no_first_round());
+    }
     let reserved = first.reserved().ok_or_else(no_first_round)?.share;
     let schema = first.schema();
     let calibration = Calibration::new(schema, first.privacy())?;

@@ -105,11 +105,15 @@ impl Fine {
                 if !(2.0..=MOST_WHOLE).contains(&inside) {
                     return Ok(None);
                 }
-                let inside = inside as u32;
-                let Some(parts) = (2..=2 * PARTS).rev().find(|parts| inside.is_multiple_of(*parts)) else {
-                    return Ok(None);
-                };
-                (((range.max() - range.min() + 1.0) / f64::from(inside / parts)).ceil() as u32, 0)
+                let (inside, all) = (inside as u32, range.max() - range.min() + 1.0);
+                // So many bins of a size that divides this one. Where there are few of them, others of that size may not be
+                // to be had.
+                let bins = |size: u32| (all / f64::from(size)).ceil();
+                let fits = |size: &u32| (all / bins(*size)).ceil() == f64::from(*size);
+                let sizes =
+                    (2..=2 * PARTS).rev().filter(|parts| inside.is_multiple_of(*parts)).map(|parts| inside / parts);
+                let Some(size) = sizes.into_iter().find(fits) else { return Ok(None) };
+                (bins(size) as u32, 0)
             }
             None => (bins * PARTS, halved.saturating_sub(PARTS.ilog2())),
         };

@@ -31,9 +31,10 @@ enum Parts {
 
 /// The bins of numbers u in [0, 1], by where v = scale·u + shift is between whole numbers.
 ///
-/// The first may be halved towards the low end of the range, again and again: then there are edges at v = ½, ¼, … below 1, and
-/// from the last bin is cut off what is as near to the high end. All of it is decided on v rounded to 2⁻³², so that a value
-/// which sits on an edge but for the last bits of its arithmetic falls into the upper bin.
+/// Each of them consists of equally many grains. The first may be halved towards the low end of the range, again and again (of
+/// an odd number of grains, the larger half stays), and from the last is cut off as much as is left of the first then, at the
+/// high end. All of it is decided on v rounded to 2⁻³², so that a value which sits on an edge but for the last bits of its
+/// arithmetic falls into the upper bin.
 #[derive(Clone, Copy)]
 struct Bins {
     scale: f64,
@@ -42,40 +43,49 @@ struct Bins {
     whole: u32,
     /// How many times the first bin is halved.
     halved: u32,
-    /// Whether a last bin is cut off: not where whole numbers leave too little of one.
-    cut: bool,
+    /// How many grains a bin has: as many whole numbers, unless there are more than v can tell apart.
+    grains: u32,
     /// The largest v, in 2⁻³².
     end: u64,
+    /// How near to it a last bin is cut off, likewise; 0 if there is none, as where whole numbers fill too little of the last.
+    cut: u64,
 }
 
 impl Bins {
     fn even(bins: u32, halved: u32) -> Self {
         let halved = if bins > 1 { halved } else { 0 };
+        let cut = if halved > 0 { 1 << (32 - halved) } else { 0 };
         let end = u64::from(bins) << 32;
-        Self { scale: f64::from(bins), shift: 0.0, whole: bins, halved, cut: halved > 0, end }
+        Self { scale: f64::from(bins), shift: 0.0, whole: bins, halved, grains: 1 << halved, end, cut }
     }
 
     /// Of span + 1 whole numbers, about as many in each bin; there is at least one in every part of a bin.
     fn lattice(span: f64, bins: u32, halved: u32) -> Self {
         let mut size = ((span + 1.0) / f64::from(bins)).ceil().max(1.0);
+        // How often a bin can be halved without a rest.
+        let mut even = 0;
         if halved > 0 && size > 1.0 {
             // Where there are many, a number that can be divided; never a multiple of five, of which bins of round numbers
             // would all hold equally many.
-            let step = f64::from(1u32 << ((size / 16.0).log2().max(0.0) as u32).min(6));
-            let step = if size > LARGE { step } else { 1.0 };
+            even = if size > LARGE { (size as u64).ilog2() - 4 } else { 0 };
+            let step = (1u64 << even) as f64;
             size = (size / step).ceil() * step;
             size += if size % 5.0 == 0.0 { step } else { 0.0 };
         }
         let whole = ((span + 1.0) / size).ceil() as u32;
-        let halved = if whole > 1 { halved.min(size.log2() as u32) } else { 0 };
-        let end = ((span + 1.0) / size * TWO_32).round() as u64;
+        let grain = 1u64 << even.saturating_sub(MOST_EVEN);
+        let grains = if halved > 0 { (size as u64 / grain) as u32 } else { 1 };
+        let halved = if whole > 1 { halved.min(u32::BITS - (grains - 1).leading_zeros()) } else { 0 };
+        let left = u64::from(grains).div_ceil(1 << halved);
         let in_last = span + 1.0 - f64::from(whole - 1) * size;
-        let cut = halved > 0 && in_last > size * 0.5f64.powi(halved as i32);
-        Self { scale: span / size, shift: 0.5 / size, whole, halved, cut, end }
+        let is_cut = halved > 0 && in_last > (left * grain) as f64;
+        let fixed = |numbers: f64| (numbers / size * TWO_32).round() as u64;
+        let cut = if is_cut { fixed((left * grain) as f64) } else { 0 };
+        Self { scale: span / size, shift: 0.5 / size, whole, halved, grains, end: fixed(span + 1.0), cut }
     }
 
     fn len(&self) -> u32 {
-        self.halved + self.whole + u32::from(self.cut)
+        self.halved + self.whole + u32::from(self.cut > 0)
     }
 
     #[inline(always)]
@@ -86,22 +96,25 @@ impl Bins {
             return whole;
         }
         let v = place.to_bits().wrapping_sub(ORIGIN.to_bits()).min(self.end - 1);
-        let from_end = self.end - 1 - v;
-        if whole == 0 {
-            self.halved.saturating_sub((v as u32).leading_zeros())
-        } else {
-            self.halved + whole + u32::from(self.cut && from_end < 1 << (32 - self.halved))
+        if whole > 0 {
+            return self.halved + whole + u32::from(self.end - 1 - v < self.cut);
         }
+        // The grain, and how often it is to be doubled until it is beyond all: so often was the bin halved above it.
+        let grain = ((u64::from(v as u32) * u64::from(self.grains)) >> 32) as u32;
+        let doubled = grain.leading_zeros() - self.grains.leading_zeros();
+        let above = doubled + u32::from(u64::from(grain) << doubled < u64::from(self.grains));
+        (self.halved + 1).saturating_sub(above)
     }
 
     /// Where the bins begin and end, as numbers v.
     fn edges(&self) -> Vec<f64> {
-        let part = |halved: u32| 0.5f64.powi(halved as i32);
+        let half =
+            |halved: u32| f64::from(u64::from(self.grains).div_ceil(1 << halved) as u32) / f64::from(self.grains);
         let end = self.end as f64 / TWO_32;
         let mut edges = vec![0.0];
-        edges.extend((1..=self.halved).rev().map(part));
+        edges.extend((1..=self.halved).rev().map(half));
         edges.extend((1..self.whole).map(f64::from));
-        edges.extend(self.cut.then(|| end - part(self.halved)));
+        edges.extend((self.cut > 0).then(|| end - self.cut as f64 / TWO_32));
         edges.push(end);
         edges
     }
@@ -116,6 +129,8 @@ impl Bins {
 }
 
 const TWO_32: f64 = (1u64 << 32) as f64;
+/// Bins of at least 2³¹ whole numbers have grains of several, of which there are less than 2²⁹.
+const MOST_EVEN: u32 = 24;
 /// More whole numbers than this in a bin are made a multiple of a power of two.
 const LARGE: f64 = 64.0;
 
@@ -341,11 +356,25 @@ mod tests {
     /// The bins of whole numbers follow on each other, none is empty, and what they are said to hold is what falls into them.
     #[test]
     fn whole_numbers_are_where_they_are_said_to_be() {
-        for (min, max) in [(0, 9), (-3, 96), (5, 157_608), (1, 610), (0, 4095), (17, 18), (0, 127), (7, 2470)] {
+        const RANGES: [(i32, i32); 12] = [
+            (0, 6),
+            (0, 9),
+            (0, 31),
+            (0, 33),
+            (0, 130),
+            (-3, 96),
+            (5, 157_608),
+            (1, 610),
+            (0, 4095),
+            (17, 18),
+            (0, 127),
+            (7, 2470),
+        ];
+        for (min, max) in RANGES.into_iter().chain((1..300).map(|max| (0, max))) {
             let toml = format!("[[column]]\nname = 'x'\ntype = 'integer'\nmin = {min}\nmax = {max}\n");
             let schema = Schema::from_toml(&toml).unwrap();
             let range = schema.columns()[0].kind.range().unwrap();
-            for (bins, halved) in [(2, 3), (8, 12), (64, 12), (16, 0)] {
+            for (bins, halved) in [(2, 3), (3, 2), (7, 12), (11, 12), (47, 12), (64, 12), (16, 0)] {
                 let cells = cells(&schema, bins, halved);
                 let mut next = f64::from(min);
                 for at in 0..cells.len() - 1 {
@@ -357,6 +386,28 @@ mod tests {
                     next = high + 1.0;
                 }
                 assert_eq!(next, f64::from(max) + 1.0);
+            }
+        }
+    }
+
+    /// Halves hold whole numbers in proportion to their widths, all of which are whole.
+    #[test]
+    fn parts_of_bins_are_as_wide_as_they_hold_numbers() {
+        for max in [30, 41, 500, 70_000, i32::MAX] {
+            let toml = format!("[[column]]\nname = 'x'\ntype = 'integer'\nmin = 0\nmax = {max}\n");
+            let schema = Schema::from_toml(&toml).unwrap();
+            for bins in [7, 11, 61] {
+                let cells = cells(&schema, bins, 12);
+                let edges = cells.edges().unwrap();
+                // The ends lie at numbers, all others in the middle between two.
+                for at in 1..edges.len() - 2 {
+                    let Cell::Bin { low, high } = cells.describe(&schema, at) else { panic!("{at} is no bin") };
+                    let width = (edges[at + 1] - edges[at]) * f64::from(max);
+                    assert!(
+                        (width - (high - low + 1.0)).abs() < 1e-3 * width,
+                        "{max}, {bins}: {low} to {high}, {width}"
+                    );
+                }
             }
         }
     }

@@ -220,7 +220,7 @@ pub struct HistSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole: Option<u32>,
     /// How many times the first bin is halved towards the low end of the range, where numbers crowd whose scale is not that of
-    /// the range. If it is at all, the last is cut as near to the high end.
+    /// the range. If it is at all, the last is cut as near to the high end, unless whole numbers leave too little of it.
     #[serde(skip_serializing_if = "is_whole")]
     pub halved: u32,
     /// The columns that are used; all when empty.

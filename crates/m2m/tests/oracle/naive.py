@@ -268,22 +268,30 @@ class Cells:
         self.codes, self.groups = column.codes, groups
         if self.codes is None:
             self.whole, self.scale, self.shift, self.atoms = bins, float(bins), 0.0, column.atoms
-            self.halved, left, end = halved if bins > 1 else 0, 1.0, float(bins)
+            self.halved, self.grains = (halved, 2**halved) if bins > 1 else (0, 1)
+            # The last bin, its end, and what may be cut off it, in bins.
+            filled, end, part = 1.0, float(bins), 0.5**self.halved
             if column.whole and column.transform == "none":
                 span = column.max - column.min
-                per_cell = max(float(math.ceil((span + 1.0) / bins)), 1.0)
-                if halved > 0 and per_cell > 1:
-                    step = float(2 ** min(int(math.log2(per_cell / 16)), 6)) if per_cell > 64 else 1.0
-                    per_cell = math.ceil(per_cell / step) * step
-                    per_cell += step if per_cell % 5 == 0 else 0.0
-                self.whole = math.ceil((span + 1.0) / per_cell)
-                self.scale, self.shift = span / per_cell, 0.5 / per_cell
-                self.atoms = self.atoms if per_cell > 1.0 else []
-                self.halved = min(halved, int(math.log2(per_cell))) if self.whole > 1 else 0
-                left, end = (span + 1.0 - (self.whole - 1) * per_cell) / per_cell, (span + 1.0) / per_cell
+                size = max(math.ceil((span + 1.0) / bins), 1)
+                even = 0
+                if halved > 0 and size > 1:
+                    even = size.bit_length() - 5 if size > 64 else 0
+                    size = -(-size // 2**even) * 2**even
+                    size += 2**even if size % 5 == 0 else 0
+                self.whole = math.ceil((span + 1.0) / size)
+                self.scale, self.shift = span / size, 0.5 / size
+                self.atoms = self.atoms if size > 1 else []
+                grain = 2 ** max(0, even - 24)
+                self.grains = size // grain if halved > 0 else 1
+                self.halved = min(halved, (self.grains - 1).bit_length()) if self.whole > 1 else 0
+                filled, end = (span + 1.0 - (self.whole - 1) * size) / size, (span + 1.0) / size
+                part = -(-self.grains // 2**self.halved) * grain / size
             self.end = round(end * 2**32)
-            self.cut = self.halved > 0 and left > 0.5**self.halved
-            self.bins = self.halved + self.whole + self.cut
+            self.cut = round(part * 2**32) if self.halved > 0 and filled > part else 0
+            self.bins = self.halved + self.whole + (self.cut > 0)
+            # The grains at which the halves of the first bin begin.
+            self.halves = [-(-self.grains // 2**k) for k in range(self.halved, 0, -1)]
         self.count = len(set(groups)) if groups else self.codes or self.bins + len(self.atoms) + 1
 
     def at(self, value):
@@ -304,8 +312,8 @@ class Cells:
         # In parts of 2^-32, of which the sum with ORIGIN holds no fewer.
         parts = min(int((place - ORIGIN) * 2.0**32), self.end - 1)
         if whole == 0:
-            return max(0, self.halved - (32 - parts.bit_length()))
-        return self.halved + whole + (self.cut and self.end - 1 - parts < 2 ** (32 - self.halved))
+            return sum(parts * self.grains >> 32 >= half for half in self.halves)
+        return self.halved + whole + (self.end - 1 - parts < self.cut)
 
 
 def bins_of(spec, column):

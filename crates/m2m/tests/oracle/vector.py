@@ -96,10 +96,9 @@ def places_in(cells, values):
         place = fma(u, cells.scale, ORIGIN + cells.shift)
         whole = numpy.minimum(numpy.floor(place).astype(numpy.int64) - int(ORIGIN), cells.whole - 1)
         parts = numpy.minimum(((place - ORIGIN) * 2.0**32).astype(numpy.int64), cells.end - 1)
-        # The halves of the first bin begin at these.
-        halves = 2.0 ** numpy.arange(32 - cells.halved, 32)
-        first = numpy.searchsorted(halves, parts, side="right")
-        after = cells.cut & (cells.end - 1 - parts < 2.0 ** (32 - cells.halved))
+        grain = numpy.where(whole == 0, parts, 0) * cells.grains >> 32
+        first = numpy.searchsorted(numpy.array(cells.halves, dtype=numpy.int64), grain, side="right")
+        after = cells.end - 1 - parts < cells.cut
         at = numpy.where(whole == 0, first, cells.halved + whole + after)
         for number, atom in enumerate(cells.atoms):
             at[u == atom] = cells.bins + number
