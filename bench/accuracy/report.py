@@ -220,8 +220,9 @@ def coverage(runs):
     rows = []
     for key in sorted(by, key=str):
         means = [np.mean([c[kind] for c in by[key]]) if kind in by[key][0] else None for kind in kinds]
-        rows.append([key[0], *budget(key[1], key[2]), *("" if m is None else f"{m:.3f}" for m in means)])
-    return table(["set", "ε", "δ", *kinds], rows)
+        over_all = np.mean([mean for mean in means if mean is not None])
+        rows.append([key[0], *budget(key[1], key[2]), *("" if m is None else f"{m:.3f}" for m in means), f"{over_all:.3f}"])
+    return table(["set", "ε", "δ", *kinds, "mean of these"], rows)
 
 
 def cost(runs):

@@ -533,9 +533,12 @@ struct Between {
     noise: [f64; 2],
 }
 
+/// Of how wide another is.
+const TOO_NARROW: f64 = 0.4;
+
 fn between(edges: &[f64], masses: &[f64]) -> Option<Between> {
     let width = |at: usize| edges[at + 1] - edges[at];
-    if width(0).min(width(2)) < 0.4 * width(1) || width(1) <= 0.0 {
+    if width(0).min(width(2)) < TOO_NARROW * width(1) || width(1) <= 0.0 {
         return None;
     }
     let middle = |at: usize| 0.5 * (edges[at] + edges[at + 1]);
@@ -587,12 +590,17 @@ const CLIPPED: f64 = 0.25;
 
 /// How far a column may be from level within its cells, as a variance relative to that of the cell: judged by how far
 /// neighbouring cells differ (a slope) and how far one stands out from both its neighbours (a spike, whose place within
-/// its cell is unknown), less what noise alone would make of them. A cell without neighbours to compare it with, such as a
-/// narrow one at the end, has no say.
+/// its cell is unknown), less what noise alone would make of them. Narrow cells at the ends have no say: what they hold is not
+/// told from that of others.
 pub(crate) fn unevenness(cells: &Cells, probabilities: &[f64], deviation: f64) -> f64 {
     let edges = cells.edges().unwrap_or_default();
     let variance = deviation * deviation;
-    let (mut slopes, mut spikes, mut total) = (0.0, 0.0, 0.0);
+    let bins: Vec<(f64, f64)> =
+        edges.windows(2).zip(probabilities).map(|(edges, p)| (edges[1] - edges[0], p * p)).collect();
+    let widest = bins.iter().map(|(width, _)| *width).fold(0.0, f64::max);
+    // The first and the last have but one neighbour.
+    let ends = bins.first().into_iter().chain(bins.last()).filter(|(width, _)| *width > TOO_NARROW * widest);
+    let (mut slopes, mut spikes, mut total) = (0.0, 0.0, ends.map(|(_, square)| square).sum::<f64>());
     for (at, edges) in edges.windows(4).enumerate() {
         let Some(Between { slope, spike, noise }) = between(edges, &probabilities[at..at + 3]) else { continue };
         slopes += slope.powi(2) - noise[0] * variance;
