@@ -441,7 +441,7 @@ fn demo_answers_near_the_truth() {
       smoker: boolean, may be missing
       registered: date from 2010-01-01 to 2019-12-31
     Contents:
-      hist: histograms of 48 bins; 349 sums, share 0.43, one-hot K-norm noise of standard deviation 30.1 rows each
+      hist: histograms of 47 bins; 377 sums, share 0.43, discrete Laplace noise of standard deviation 30.2 rows each
       merged: 12 tables of up to 3 columns, in groups of cells; … sums, share … rows each
       signs: products of the signs of … pairs of columns; … sums, share … rows each
     Hash: sha256:…
@@ -710,7 +710,7 @@ fn a_release_explains_itself() {
       born: date from 1900-01-01 to 2025-12-31
       seen: datetime from 2020-01-01T00:00:00Z to 2026-01-01T00:00:00Z
     Contents:
-      hist: histograms of 8 bins; 54 sums, share 0.4, one-hot K-norm noise of standard deviation 23.7 rows each
+      hist: histograms of 7 bins; 107 sums, share 0.4, one-hot K-norm noise of standard deviation 24.8 rows each
       merged: 7 tables of up to 3 columns, in groups of cells; … sums, share … rows each
       signs: products of the signs of … pairs of columns; … sums, share … rows each
     Hash: sha256:…
