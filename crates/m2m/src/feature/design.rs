@@ -67,7 +67,7 @@ fn is_zero(share: &Decimal) -> bool {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // likewise
-fn is_whole(halved: &u32) -> bool {
+fn not_halved(halved: &u32) -> bool {
     *halved == 0
 }
 
@@ -221,7 +221,7 @@ pub struct HistSpec {
     pub whole: Option<u32>,
     /// How many times the first bin is halved towards the low end of the range, where numbers crowd whose scale is not that of
     /// the range. If it is at all, the last is cut as near to the high end, unless whole numbers leave too little of it.
-    #[serde(skip_serializing_if = "is_whole")]
+    #[serde(skip_serializing_if = "not_halved")]
     pub halved: u32,
     /// The columns that are used; all when empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -293,7 +293,7 @@ pub struct MergedColumn {
     /// Bins of its histogram, as in [`HistSpec`].
     pub bins: u32,
     /// How many times its first bin is halved, likewise.
-    #[serde(default, skip_serializing_if = "is_whole")]
+    #[serde(default, skip_serializing_if = "not_halved")]
     pub halved: u32,
     /// The group of each cell of that histogram, numbered from 0.
     pub groups: Vec<u32>,
@@ -318,7 +318,7 @@ pub struct SignColumn {
     /// Bins of its histogram, as in [`HistSpec`].
     pub bins: u32,
     /// How many times its first bin is halved, likewise.
-    #[serde(default, skip_serializing_if = "is_whole")]
+    #[serde(default, skip_serializing_if = "not_halved")]
     pub halved: u32,
     /// The sign of each cell of that histogram: -1, 0 or 1.
     pub signs: Vec<i8>,

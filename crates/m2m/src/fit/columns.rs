@@ -524,18 +524,18 @@ pub(super) fn near(numbers: &[f64], variances: &[f64], sum: f64) -> Vec<f64> {
     at(high).collect()
 }
 
-/// A bin between two others: how its mass would change from one end to the other if it went along with theirs, how much it
-/// is beyond what lies on the line through their densities, and the variance that noise of variance 1 gives either. Nothing
-/// where one of the others is too narrow to tell.
+/// How a bin compares with the two beside it: how its mass would change from one end to the other if it went along with theirs,
+/// how much it is beyond what lies on the line through their densities, and the variance that noise of variance 1 gives either.
 struct Between {
     slope: f64,
     spike: f64,
     noise: [f64; 2],
 }
 
-/// Of how wide another is.
+/// A bin tells nothing of one that it has less than this part of the width of.
 const TOO_NARROW: f64 = 0.4;
 
+/// The second of three bins that follow on each other; nothing if one of the others is too narrow.
 fn between(edges: &[f64], masses: &[f64]) -> Option<Between> {
     let width = |at: usize| edges[at + 1] - edges[at];
     if width(0).min(width(2)) < TOO_NARROW * width(1) || width(1) <= 0.0 {

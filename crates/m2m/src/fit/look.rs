@@ -18,9 +18,12 @@ const CLEAR: f64 = 3.0;
 /// It holds a value that many rows share if it is so many, and has so many times the rows of either part beside it.
 const SHARED: (f64, f64) = (5.0, 4.0);
 /// How far a piece may be from level within, as a variance relative to that of the piece: where parts are taken together, where
-/// one stands out, where it holds a value that is not known, and where rows are taken to be at one value. The last also if that
-/// is not the value after all.
-const UNEVEN: (f64, f64, f64, f64) = (0.05, 0.3, 1.0, 0.05);
+/// one stands out, where it holds a value that is not known, and where rows are taken to be at one value, which may be another
+/// after all.
+const TOGETHER: f64 = 0.05;
+const STANDS_OUT: f64 = 0.3;
+const UNKNOWN: f64 = 1.0;
+const AT_VALUE: f64 = 0.05;
 /// Shared values are taken for round ones if this part of their rows is at multiples of a power of ten or half of one, and that
 /// they are is less likely than this by chance, as a logarithm.
 const ROUND: (f64, f64) = (0.9, 1.5);
@@ -53,7 +56,7 @@ pub(super) fn narrow(schema: &Schema, cells: &Cells, bin: usize, mass: f64) -> O
     let (low, high) = (edges[bin], edges[bin + 1]);
     let atom = common_value(&schema.columns()[cells.column()].kind, low, high)
         .filter(|unit| high - low < NARROW && cells.of(Value::Unit(*unit)) as usize == bin)?;
-    Some(Seen { pieces: vec![Piece { low, high, share: 1.0, atom: Some(atom) }], variance: UNEVEN.3 * mass * mass })
+    Some(Seen { pieces: vec![Piece { low, high, share: 1.0, atom: Some(atom) }], variance: AT_VALUE * mass * mass })
 }
 
 /// The closer looks that a release holds, by column.
@@ -187,14 +190,14 @@ impl Look {
             });
             variance += masses[at].powi(2)
                 * match (shared, atom) {
-                    (_, Some(_)) => UNEVEN.3,
-                    (true, None) => UNEVEN.2,
-                    (false, None) => UNEVEN.1,
+                    (_, Some(_)) => AT_VALUE,
+                    (true, None) => UNKNOWN,
+                    (false, None) => STANDS_OUT,
                 };
             pieces.push(Piece { low, high, share: masses[at] / total, atom });
         }
         let level: f64 = pieces.iter().map(|piece| (piece.share * total).powi(2)).sum();
-        variance += UNEVEN.0 * level;
+        variance += TOGETHER * level;
         if let Some(first) = pieces.first_mut() {
             first.low = ends[0];
         }
