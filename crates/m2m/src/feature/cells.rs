@@ -14,7 +14,7 @@ use crate::simd::dispatched;
 /// its codes.
 ///
 /// Cells may be merged: then they are counted and numbered by what they are merged into.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Cells {
     column: usize,
     slot: Slot,
@@ -23,7 +23,7 @@ pub struct Cells {
     merged: Option<(Arc<[u32]>, usize)>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 enum Parts {
     Bins { bins: Bins, atoms: Arc<[f64]> },
     Levels { codes: u32 },
@@ -35,7 +35,7 @@ enum Parts {
 /// an odd number of grains, the larger half stays), and from the last is cut off as much as is left of the first then, at the
 /// high end. All of it is decided on v rounded to 2⁻³², so that a value which sits on an edge but for the last bits of its
 /// arithmetic falls into the upper bin.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Bins {
     scale: f64,
     shift: f64,

@@ -3,21 +3,26 @@
 //! # Privacy
 //! Lemma 2: a record is in exactly one cell of each table, so its features are one 1 per table and zeros.
 
+use std::collections::HashMap;
+
 use crate::Error;
 use crate::feature::cells::Cells;
 use crate::feature::{Adder, Body, FeatureMap, Simd};
-use crate::panel::{Lane, Panel, Record};
+use crate::panel::{Lane, PANEL, Panel, Record};
+use crate::simd::dispatched;
 
 /// Tables over groups of columns, one after the other. A histogram is a table over one column.
 pub(crate) struct Tables {
+    /// The columns with their cells. Tables that have a column with the same cells share it.
+    columns: Vec<Cells>,
     tables: Vec<Table>,
     len: usize,
     simd: Simd,
 }
 
 struct Table {
-    /// With the distance between neighbours along each: the last column varies fastest.
-    columns: Vec<(Cells, u32)>,
+    /// The places of its columns, with the distance between neighbours along each: the last column varies fastest.
+    columns: Vec<(usize, u32)>,
     first: usize,
     len: usize,
 }
@@ -27,25 +32,31 @@ pub(crate) const MAX_FEATURES: usize = 1 << 24;
 
 impl Tables {
     pub fn new(groups: Vec<Vec<Cells>>, simd: Simd) -> Result<Self, Error> {
-        let mut tables = Vec::with_capacity(groups.len());
-        let mut first = 0usize;
+        let mut map = Self { columns: Vec::new(), tables: Vec::with_capacity(groups.len()), len: 0, simd };
+        let mut of_column: HashMap<usize, Vec<usize>> = HashMap::new();
         for group in groups {
-            let mut len = 1usize;
-            let mut columns = Vec::with_capacity(group.len());
+            let mut table = Table { columns: Vec::with_capacity(group.len()), first: map.len, len: 1 };
             for cells in group.into_iter().rev() {
-                columns.push((cells, len as u32));
-                len = len.saturating_mul(columns.last().map_or(1, |(cells, _): &(Cells, u32)| cells.len()));
-                if first.saturating_add(len) > MAX_FEATURES {
+                let step = table.len as u32;
+                table.len = table.len.saturating_mul(cells.len());
+                if map.len.saturating_add(table.len) > MAX_FEATURES {
                     return Err(Error::Design(format!(
                         "the tables have more than {MAX_FEATURES} cells; take fewer bins, fewer columns or smaller groups"
                     )));
                 }
+                let same = of_column.entry(cells.column()).or_default();
+                let at = same.iter().copied().find(|at| map.columns[*at] == cells).unwrap_or_else(|| {
+                    same.push(map.columns.len());
+                    map.columns.push(cells);
+                    map.columns.len() - 1
+                });
+                table.columns.push((at, step));
             }
-            columns.reverse();
-            tables.push(Table { columns, first, len });
-            first += len;
+            table.columns.reverse();
+            map.len += table.len;
+            map.tables.push(table);
         }
-        Ok(Self { tables, len: first, simd })
+        Ok(map)
     }
 }
 
@@ -59,58 +70,79 @@ impl FeatureMap for Tables {
     }
 
     fn record(&self, record: Record<'_>, features: &mut [i64]) {
+        let cells: Vec<u32> = self.columns.iter().map(|cells| cells.one(record)).collect();
         for table in &self.tables {
-            let cell: usize =
-                table.columns.iter().map(|(cells, step)| cells.one(record) as usize * *step as usize).sum();
+            let cell: usize = table.columns.iter().map(|(at, step)| cells[*at] as usize * *step as usize).sum();
             features[table.first + cell] = 1;
         }
     }
 
     fn places(&self, panel: &Panel, places: &mut Vec<u32>) -> bool {
-        let (mut cells, mut place) = (Lane::default(), Lane::default());
+        let mut found = Found::new(self);
+        found.look(self, panel);
         for table in &self.tables {
-            table.places(self.simd, panel, &mut cells, &mut place);
+            let place = found.places(self.simd, table);
             places.extend(place[..panel.len()].iter().map(|place| table.first as u32 + place));
         }
         true
     }
 
     fn adder(&self) -> Box<dyn Adder + '_> {
-        Box::new(TablesAdder { map: self, cells: Lane::default(), place: Lane::default(), counter: Counter::default() })
+        Box::new(TablesAdder { map: self, found: Found::new(self), counter: Counter::default() })
     }
 }
 
-impl Table {
-    /// The cell of each record of a panel.
-    fn places(&self, simd: Simd, panel: &Panel, cells: &mut Lane<u32>, places: &mut Lane<u32>) {
-        if let [(only, _)] = &self.columns[..] {
-            only.all(simd, panel, places);
-            return;
-        }
-        let n = panel.len();
-        places.fill(0);
-        for (column, step) in &self.columns {
-            column.all(simd, panel, cells);
-            for (place, cell) in places[..n].iter_mut().zip(cells.iter()) {
-                *place += cell * step;
+/// Where the records of a panel are.
+struct Found {
+    /// The cell of each record, column by column.
+    cells: Vec<Lane<u32>>,
+    /// Room for its place in a table.
+    place: Lane<u32>,
+}
+
+impl Found {
+    fn new(map: &Tables) -> Self {
+        Self { cells: vec![Lane::default(); map.columns.len()], place: Lane::default() }
+    }
+
+    fn look(&mut self, map: &Tables, panel: &Panel) {
+        map.columns.iter().zip(&mut self.cells).for_each(|(column, cells)| column.all(map.simd, panel, cells));
+    }
+
+    /// The place of each record in a table.
+    fn places(&mut self, simd: Simd, table: &Table) -> &[u32; PANEL] {
+        match table.columns[..] {
+            [(only, _)] => &self.cells[only],
+            _ => {
+                self.place.fill(0);
+                table.columns.iter().for_each(|(at, step)| advance(simd, &self.cells[*at], *step, &mut self.place));
+                &self.place
             }
         }
     }
 }
 
+dispatched! {
+    fn advance(cells: &[u32; PANEL], step: u32, places: &mut [u32; PANEL]) = advance_loop
+}
+
+#[inline(always)]
+fn advance_loop(cells: &[u32; PANEL], step: u32, places: &mut [u32; PANEL]) {
+    places.iter_mut().zip(cells).for_each(|(place, cell)| *place = place.wrapping_add(cell.wrapping_mul(step)));
+}
+
 struct TablesAdder<'a> {
     map: &'a Tables,
-    cells: Lane<u32>,
-    place: Lane<u32>,
+    found: Found,
     counter: Counter,
 }
 
 impl Adder for TablesAdder<'_> {
     fn add(&mut self, panel: &Panel, sums: &mut [i64]) {
-        let n = panel.len();
+        self.found.look(self.map, panel);
         for table in &self.map.tables {
-            table.places(self.map.simd, panel, &mut self.cells, &mut self.place);
-            self.counter.add(&self.place[..n], &mut sums[table.first..][..table.len]);
+            let places = self.found.places(self.map.simd, table);
+            self.counter.add(&places[..panel.len()], &mut sums[table.first..][..table.len]);
         }
     }
 }
@@ -118,7 +150,7 @@ impl Adder for TablesAdder<'_> {
 /// Neighbouring records go to different copies of the counters, so that no increment waits for the last.
 const COPIES: usize = 4;
 /// Larger tables are counted directly: copies would not stay in the cache.
-const COPIED: usize = 1 << 11;
+const COPIED: usize = 1 << 8;
 
 /// Counts how often each place occurs.
 #[derive(Default)]
