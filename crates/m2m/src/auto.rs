@@ -943,6 +943,7 @@ fn without_gaps(keys: &[u32]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::privatise::Budget;
     use crate::stream::PublicStream;
 
     /// No other way to form three groups of neighbours leaves less within them, by trying all.
@@ -984,6 +985,35 @@ mod tests {
                 let found = within(0, end(0)) + within(end(0), 9);
                 assert!(found - best < 1.0 / 27.0, "a third group gains {}", found - best);
             }
+        }
+    }
+
+    /// Whoever made the file, a second round is designed only after histograms that a first one can have.
+    #[test]
+    fn second_rounds_refuse_other_histograms() {
+        let columns = ["x", "y"].map(|name| format!("[[column]]\nname='{name}'\ntype='number'\nmin=0\nmax=1\n"));
+        let schema = Schema::from_toml(&columns.concat()).unwrap();
+        let privacy = Privacy::new(Budget::new(Some(Decimal::ONE), None, None).unwrap());
+        let calibration = Calibration::new(&schema, privacy).unwrap();
+        let usual = chosen(&calibration, &schema, 500.0).unwrap();
+        let MapSpec::Hist(spec) = usual.map else { panic!("a first round is histograms") };
+        let second = |spec: &HistSpec| {
+            let block = Block { share: usual.share, map: MapSpec::Hist(spec.clone()) };
+            let cells = block.map.shape(&schema).unwrap().0;
+            let design = Design::reserving(vec![block], Decimal::ONE - usual.share).unwrap();
+            let plan = Plan::calibrated(&calibration, &design).unwrap();
+            SecondRound::after(&Release::new(&plan, 500, vec![vec![9; cells]]).unwrap(), &Auto::default())
+        };
+        assert!(second(&spec).is_ok());
+        for other in [
+            HistSpec { bins: spec.bins + 1, ..spec.clone() },
+            HistSpec { bins: 100_000, ..spec.clone() },
+            HistSpec { halved: spec.halved + 1, ..spec.clone() },
+            HistSpec { whole: None, ..spec.clone() },
+            HistSpec { columns: vec!["x".into()], ..spec.clone() },
+        ] {
+            let error = second(&other).err().expect("it is refused").to_string();
+            assert!(error.contains("a second round follows a first one"), "{other:?}: {error}");
         }
     }
 
