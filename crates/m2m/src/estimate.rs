@@ -1,6 +1,7 @@
 //! Answers: a value, its error, and where the error comes from.
 
 use std::borrow::Cow;
+use std::ops::{Index, IndexMut};
 
 use faer::Mat;
 use serde::Serialize;
@@ -89,13 +90,53 @@ impl Parts {
 pub struct Totals {
     /// The sums.
     pub values: Vec<f64>,
-    pub(crate) privacy: Mat<f64>,
     /// By how much each is off if the number of rows is, by its standard deviation.
     pub(crate) count: Vec<f64>,
-    pub(crate) sampling: Mat<f64>,
-    pub(crate) approximation: Mat<f64>,
-    /// The covariance if nothing had been released.
-    pub(crate) ignorance: Mat<f64>,
+    pub(crate) covariance: Covariance,
+}
+
+/// The covariances of several errors.
+pub(crate) struct Covariance {
+    size: usize,
+    entries: Vec<Entry>,
+}
+
+/// One of them, in parts; those of [`Parts`] but for the number of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Entry {
+    pub privacy: f64,
+    pub sampling: f64,
+    pub approximation: f64,
+    /// What it would be if nothing had been released.
+    pub ignorance: f64,
+}
+
+impl Covariance {
+    pub fn zeros(size: usize) -> Self {
+        Self { size, entries: vec![Entry::default(); size * size] }
+    }
+
+    /// That of errors so many times as large.
+    pub fn scaled(mut self, times: f64) -> Self {
+        let square = times * times;
+        for Entry { privacy, sampling, approximation, ignorance } in &mut self.entries {
+            [privacy, sampling, approximation, ignorance].into_iter().for_each(|part| *part *= square);
+        }
+        self
+    }
+}
+
+impl Index<(usize, usize)> for Covariance {
+    type Output = Entry;
+    fn index(&self, (i, j): (usize, usize)) -> &Entry {
+        &self.entries[i * self.size + j]
+    }
+}
+
+impl IndexMut<(usize, usize)> for Covariance {
+    fn index_mut(&mut self, (i, j): (usize, usize)) -> &mut Entry {
+        &mut self.entries[i * self.size + j]
+    }
 }
 
 /// An answer of which more than this share of the variance under ignorance is left is the prior's, not the release's.
@@ -104,9 +145,7 @@ const UNSUPPORTED: f64 = 0.5;
 impl Totals {
     /// Totals without error, as of a table that is at hand.
     pub fn exact(values: Vec<f64>) -> Self {
-        let nothing = || Mat::zeros(values.len(), values.len());
-        let (privacy, count, sampling) = (nothing(), vec![0.0; values.len()], nothing());
-        Self { privacy, count, sampling, approximation: nothing(), ignorance: nothing(), values }
+        Self { count: vec![0.0; values.len()], covariance: Covariance::zeros(values.len()), values }
     }
 
     /// The total of one function.
@@ -118,22 +157,24 @@ impl Totals {
 
     /// The error of a function of the totals that has this value and this gradient.
     pub fn combine(&self, value: f64, gradient: &[f64]) -> Estimate {
-        let spread = |covariance: &Mat<f64>| {
-            let mut sum = 0.0;
-            for (i, a) in gradient.iter().enumerate().filter(|(_, a)| **a != 0.0) {
-                for (j, b) in gradient.iter().enumerate() {
-                    sum += a * covariance[(i, j)] * b;
-                }
+        let mut sum = Entry::default();
+        for (i, a) in gradient.iter().enumerate().filter(|(_, a)| **a != 0.0) {
+            for (j, b) in gradient.iter().enumerate().filter(|(_, b)| **b != 0.0) {
+                let (Entry { privacy, sampling, approximation, ignorance }, ab) = (self.covariance[(i, j)], a * b);
+                sum.privacy += ab * privacy;
+                sum.sampling += ab * sampling;
+                sum.approximation += ab * approximation;
+                sum.ignorance += ab * ignorance;
             }
-            sum.max(0.0).sqrt()
-        };
+        }
+        let deviation = |variance: f64| variance.max(0.0).sqrt();
         let parts = Parts {
-            privacy: spread(&self.privacy),
+            privacy: deviation(sum.privacy),
             count: gradient.iter().zip(&self.count).map(|(a, off)| a * off).sum::<f64>().abs(),
-            sampling: spread(&self.sampling),
-            approximation: spread(&self.approximation),
+            sampling: deviation(sum.sampling),
+            approximation: deviation(sum.approximation),
         };
-        let unsupported = parts.approximation.powi(2) > UNSUPPORTED * spread(&self.ignorance).powi(2);
+        let unsupported = sum.approximation > UNSUPPORTED * sum.ignorance.max(0.0);
         let caution = (unsupported && parts.approximation > 0.0).then_some(Caution::Unsupported);
         Estimate::new(value, parts).with_caution(caution)
     }

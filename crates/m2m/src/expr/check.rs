@@ -99,7 +99,7 @@ impl Checked {
     /// The columns that it reads, in increasing order.
     pub fn columns(&self) -> Vec<usize> {
         let mut columns = Vec::new();
-        self.node.collect(&mut columns);
+        self.node.each_column(&mut |column| columns.push(column));
         columns.sort_unstable();
         columns.dedup();
         columns
@@ -107,25 +107,26 @@ impl Checked {
 }
 
 impl Node {
-    pub(crate) fn collect(&self, columns: &mut Vec<usize>) {
+    /// Calls with every column that it reads, as often as it does.
+    pub(crate) fn each_column(&self, call: &mut dyn FnMut(usize)) {
         match self {
-            Self::Column(column) => columns.push(*column),
+            Self::Column(column) => call(*column),
             Self::Number(_) | Self::Text(_) | Self::Boolean(_) | Self::Null => {}
             Self::Negate(node) | Self::Not(node) | Self::IsNull(node) | Self::Like { text: node, .. } => {
-                node.collect(columns);
+                node.each_column(call);
             }
             Self::Binary(_, left, right) => {
-                left.collect(columns);
-                right.collect(columns);
+                left.each_column(call);
+                right.each_column(call);
             }
             Self::Case { branches, otherwise } => {
                 for (condition, value) in branches {
-                    condition.collect(columns);
-                    value.collect(columns);
+                    condition.each_column(call);
+                    value.each_column(call);
                 }
-                otherwise.collect(columns);
+                otherwise.each_column(call);
             }
-            Self::Call(_, arguments) => arguments.iter().for_each(|argument| argument.collect(columns)),
+            Self::Call(_, arguments) => arguments.iter().for_each(|argument| argument.each_column(call)),
         }
     }
 }

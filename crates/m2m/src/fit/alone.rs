@@ -3,9 +3,7 @@
 //! Of such a question everything that single columns give scales with what the other factors have for a mean, so it is found
 //! once for each factor. A page or a table asks thousands of them with few factors.
 
-use faer::Mat;
-
-use crate::estimate::Totals;
+use crate::estimate::{Covariance, Entry, Totals};
 use crate::fit::interactions::{Interactions, Spread};
 use crate::fit::points::dot;
 use crate::fit::separate::{Tabulated, Term};
@@ -55,14 +53,17 @@ impl Fit {
             main += rest * rest * effect.variance;
         }
         value += interactions.value(term.coefficient, &interactions.shares(term, &self.prior));
-        let scaled = |variance: f64| Mat::full(1, 1, variance * self.rows * self.rows);
+        let mut covariance = Covariance::zeros(1);
+        covariance[(0, 0)] = Entry {
+            privacy,
+            sampling: 0.0,
+            approximation: (error - privacy).max(0.0),
+            ignorance: main + UNKNOWN_TAU * (all - main),
+        };
         Totals {
             values: vec![value * self.rows],
-            privacy: scaled(privacy),
-            sampling: scaled(0.0),
-            approximation: scaled((error - privacy).max(0.0)),
-            ignorance: scaled(main + UNKNOWN_TAU * (all - main)),
             count: vec![self.count_deviation * mean],
+            covariance: covariance.scaled(self.rows),
         }
     }
 

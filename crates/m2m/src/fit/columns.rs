@@ -29,6 +29,8 @@ pub(crate) struct Knowledge {
     pub effects: Mat<f64>,
     /// For each cell, if it has more than a point.
     pub tilts: Vec<Option<Tilt>>,
+    /// The table that is the tilt of each cell in it.
+    pub tilted: Vec<f64>,
     /// What was observed of the column besides its cells, and taken in.
     pub observed: Option<Observed>,
 }
@@ -62,24 +64,51 @@ impl Observed {
     }
 }
 
-/// How the density may lean within a cell.
+/// How the density may lean within a cell: by the linear function (u - centre) / scale of the place, of mean 0 and variance 1.
 pub(crate) struct Tilt {
-    /// The linear function (u - centre) / scale of the place, of mean 0 and variance 1 in the cell; also as a table.
-    pub centre: f64,
-    pub scale: f64,
-    table: Vec<f64>,
+    centre: f64,
+    scale: f64,
     /// What it does to the features.
     effect: Vec<f64>,
 }
 
-impl Tilt {
-    /// The mean of a question's main effect times the tilt in a cell.
-    pub fn share(&self, axis: &Axis, cell: usize, effect: &[f64]) -> f64 {
-        axis.within(cell, &self.table, effect)
+/// The tilts of a column's cells at points.
+pub(crate) struct Tilts {
+    /// Of the cell that a point is in; 0 if that is a single place.
+    pub of_points: Vec<f64>,
+    /// How many points a cell has; 1 if there is none.
+    pub points: Vec<f64>,
+}
+
+impl Tilts {
+    /// Of points in these cells, at these places of [0, 1].
+    pub fn new(known: &Knowledge, cells: &[u32], units: &[f64]) -> Self {
+        let mut points = vec![0.0f64; known.cells.len()];
+        cells.iter().for_each(|cell| points[*cell as usize] += 1.0);
+        points.iter_mut().for_each(|count| *count = count.max(1.0));
+        let tilt = |(cell, unit): (&u32, &f64)| {
+            known.tilts[*cell as usize].as_ref().map_or(0.0, |tilt| (unit - tilt.centre) / tilt.scale)
+        };
+        Self { of_points: cells.iter().zip(units).map(tilt).collect(), points }
     }
 }
 
 impl Knowledge {
+    /// Of cells with errors of so large a variance; of features nothing yet.
+    fn new(cells: Cells, variance: Vec<f64>, within: Vec<f64>) -> Self {
+        Self {
+            cells,
+            variance,
+            groups: None,
+            noise: false,
+            within,
+            effects: Mat::new(),
+            tilts: Vec::new(),
+            tilted: Vec::new(),
+            observed: None,
+        }
+    }
+
     /// The covariance of the errors applied to a vector: independent errors of given variances whose sum is zero. Where
     /// groups are known better, cells have independent errors given their group.
     pub fn covariance(&self, vector: &[f64]) -> Vec<f64> {
@@ -134,17 +163,12 @@ impl Knowledge {
         }
     }
 
-    /// Adds what the tilts that a question shares with the features give their covariance, where `share` is the mean of the
-    /// question times the tilt in a cell.
-    pub fn add_tilts(&self, share: impl Fn(usize, &Tilt) -> f64, k: &mut [f64]) {
-        // The default design has no features: finding out the shares would take most of the time of a question.
-        if k.is_empty() {
-            return;
-        }
-        for (cell, (within, tilt)) in self.within.iter().zip(&self.tilts).enumerate() {
-            let Some(tilt) = tilt else { continue };
-            let share = within * share(cell, tilt);
-            if share != 0.0 {
+    /// Adds what the tilts that a question shares with the features give their covariance, where `shares` are the means of the
+    /// question times the tilt in each cell.
+    pub fn add_tilts(&self, shares: &[f64], k: &mut [f64]) {
+        for ((within, tilt), share) in self.within.iter().zip(&self.tilts).zip(shares) {
+            let share = within * share;
+            if let Some(tilt) = tilt.as_ref().filter(|_| share != 0.0) {
                 k.iter_mut().zip(&tilt.effect).for_each(|(k, x)| *k += share * x);
             }
         }
@@ -194,23 +218,29 @@ impl Knowledge {
     /// Tabulates the main effects on features.
     pub fn set_effects(&mut self, axis: &Axis, closed: &Closed, prior: &Independent) {
         let masses = axis.cell_masses();
-        let mut effects = Mat::zeros(axis.cells(), closed.len());
-        for (cell, mass) in masses.iter().enumerate().filter(|(_, mass)| **mass > 0.0) {
-            let term = Term::of(1.0 / mass, axis.column(), axis.indicator(cell));
-            for (feature, value) in closed.against(&term, prior).all.iter().enumerate() {
-                effects[(cell, feature)] = *value;
+        // What a function does to the features in a cell.
+        let effect = |cell: usize, table: &[f64]| {
+            if closed.len() == 0 || masses[cell] <= 0.0 {
+                return Vec::new();
+            }
+            let inside = |(x, other): (&f64, &u32)| if *other as usize == cell { *x } else { 0.0 };
+            let table = table.iter().zip(axis.partition()).map(inside).collect();
+            closed.against(&Term::of(1.0 / masses[cell], axis.column(), table), prior).all
+        };
+        let one = axis.tabulate(&[], |_| 1.0);
+        self.effects = Mat::zeros(axis.cells(), closed.len());
+        for cell in 0..axis.cells() {
+            for (feature, value) in effect(cell, &one).into_iter().enumerate() {
+                self.effects[(cell, feature)] = value;
             }
         }
-        self.effects = effects;
-        self.tilts = masses
-            .iter()
-            .enumerate()
-            .map(|(cell, mass)| {
-                let (table, centre, scale) = axis.tilt(cell).filter(|_| *mass > 0.0)?;
-                let term = Term::of(1.0 / mass, axis.column(), table.clone());
-                Some(Tilt { centre, scale, table, effect: closed.against(&term, prior).all })
-            })
-            .collect();
+        let (tilts, tilted) = axis.tilts();
+        let tilt = |(cell, tilt): (usize, Option<(f64, f64)>)| {
+            let (centre, scale) = tilt.filter(|_| masses[cell] > 0.0)?;
+            Some(Tilt { centre, scale, effect: effect(cell, &tilted) })
+        };
+        self.tilts = tilts.into_iter().enumerate().map(tilt).collect();
+        self.tilted = tilted;
     }
 }
 
@@ -253,19 +283,7 @@ pub(crate) fn learn(release: &Release, rows: f64) -> Result<Option<(Independent,
                 let axis = Axis::new(schema, column, Some(&cells));
                 let masses = axis.cell_masses();
                 let within = masses.iter().map(|mass| mass * mass).collect();
-                (
-                    axis,
-                    Knowledge {
-                        cells,
-                        variance: masses,
-                        groups: None,
-                        noise: false,
-                        within,
-                        effects: Mat::new(),
-                        tilts: Vec::new(),
-                        observed: None,
-                    },
-                )
+                (axis, Knowledge::new(cells, masses, within))
             }
         };
         axes.push(axis);
@@ -506,8 +524,7 @@ fn settle(schema: &Schema, cells: Cells, law: Law, deviation: f64, look: Option<
         })
         .collect();
     let Law { variance, groups, .. } = law;
-    let (effects, tilts) = (Mat::new(), Vec::new());
-    (axis, Knowledge { cells, variance, groups, noise: true, within, effects, tilts, observed: None })
+    (axis, Knowledge { groups, noise: true, ..Knowledge::new(cells, variance, within) })
 }
 
 /// The numbers from 0 up that have a given sum and are nearest to some with errors of given variances; those without any

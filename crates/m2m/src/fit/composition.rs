@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use crate::fit::points::dot;
-use crate::prior::Axis;
+use crate::fit::interactions::turn;
+use crate::prior::{Axis, Independent};
 
 /// Steps in which a table gets its margins.
 const SWEEPS: usize = 30;
@@ -90,6 +90,20 @@ impl Composition {
         self.columns[column].as_ref()
     }
 
+    /// `[column][group]`: the masses of the groups of other tables within each group of tables of two.
+    pub fn masses_within(&self, others: &[Option<Vec<u32>>], prior: &Independent) -> Vec<Vec<Vec<f64>>> {
+        let of_column = |((own, others), axis): ((&Option<Groups>, &Option<Vec<u32>>), &Axis)| {
+            let (Some(own), Some(others)) = (own, others) else { return Vec::new() };
+            let mut masses =
+                vec![vec![0.0; own.masses.len()]; others.iter().max().map_or(0, |last| *last as usize + 1)];
+            for (cell, mass) in axis.partition().iter().zip(axis.mass()) {
+                masses[others[*cell as usize] as usize][own.of_cell[*cell as usize] as usize] += mass;
+            }
+            masses
+        };
+        self.columns.iter().zip(others).zip(&prior.axes).map(of_column).collect()
+    }
+
     /// What is added to the mean of a product of functions of two or three columns, of which the means in each group are
     /// given.
     pub fn value(&self, columns: &[usize], means: &[&[f64]]) -> f64 {
@@ -104,26 +118,34 @@ impl Composition {
         }
     }
 
-    /// The same for every combination of one function of each of three columns, the last of them fastest.
-    pub fn values(&self, columns: [usize; 3], means: [&[Vec<f64>]; 3]) -> Option<Vec<f64>> {
-        let ratios = self.triple(columns)?;
-        let weighted = |ratios: &[f64], means: &[f64]| -> Vec<f64> {
-            let width = ratios.len() / means.len();
-            let mut sums = vec![0.0; width];
-            for (row, mean) in ratios.chunks_exact(width).zip(means).filter(|(_, mean)| **mean != 0.0) {
-                sums.iter_mut().zip(row).for_each(|(sum, ratio)| *sum += mean * ratio);
-            }
-            sums
+    /// The same for every choice of one function for each column, the last changing fastest.
+    pub fn values<F: AsRef<[f64]>>(&self, columns: &[usize], means: &[impl AsRef<[F]>]) -> Vec<f64> {
+        let count = means.iter().map(|means| means.as_ref().len()).product();
+        let ratios = match *columns {
+            [a, b] => self.pairs.get(&[a, b]).map(|pair| &pair.correction).filter(|ratios| !ratios.is_empty()),
+            [a, b, c] => self.triple([a, b, c]),
+            _ => None,
         };
-        let mut values = Vec::new();
-        for f in means[0] {
-            let of_two = weighted(ratios, f);
-            for g in means[1] {
-                let of_one = weighted(&of_two, g);
-                values.extend(means[2].iter().map(|h| dot(&of_one, h)));
-            }
-        }
-        Some(values)
+        // One column after the other gives its place to the functions.
+        ratios.map_or_else(
+            || vec![0.0; count],
+            |ratios| {
+                means.iter().map(AsRef::as_ref).fold(ratios.clone(), |ratios, means| {
+                    let groups = means.first().map_or(0, |mean| mean.as_ref().len());
+                    turn(&ratios, groups, means.len(), |group, choice| means[choice].as_ref()[group])
+                })
+            },
+        )
+    }
+
+    /// The mutual information of two columns, group by group.
+    pub fn information(&self, columns: [usize; 2]) -> f64 {
+        let (Some(pair), [Some(one), Some(two)]) = (self.pairs.get(&columns), columns.map(|at| self.groups(at))) else {
+            return 0.0;
+        };
+        let products = one.masses.iter().flat_map(|p| two.masses.iter().map(move |q| p * q));
+        let of = |(p, product): (&f64, f64)| if *p > 0.0 && product > 0.0 { p * (p / product).ln() } else { 0.0 };
+        pair.table.iter().zip(products).map(of).sum()
     }
 
     /// What some columns add to the density ratio at points, given the cell of every point in each column.
@@ -161,15 +183,13 @@ impl Composition {
         let columns = [a, b, c].map(|column| self.columns[column].as_ref().expect("it is in a table"));
         let [one, two, three] = columns.map(|groups| groups.masses.len());
         let mut law = Law { sizes: [one, two, three], values: vec![0.0; one * two * three] };
-        let possible =
-            |i: usize, j: usize, k: usize| columns[0].possible(i) && columns[1].possible(j) && columns[2].possible(k);
-        let product = |i: usize, j: usize, k: usize| columns[0].masses[i] * columns[1].masses[j] * columns[2].masses[k];
+        // One over the mass of each group, and zero for those that are all but impossible.
+        let over = columns.map(|groups| -> Vec<f64> {
+            (0..groups.masses.len()).map(|at| if groups.possible(at) { 1.0 / groups.masses[at] } else { 0.0 }).collect()
+        });
         let [ab, ac, bc] = pairs.map(|pair| &pair.table);
-        law.fill(|i, j, k| {
-            if !possible(i, j, k) {
-                return 0.0;
-            }
-            ab[i * two + j] * ac[i * three + k] * bc[j * three + k] / product(i, j, k)
+        law.fill(|i, j, k, _| {
+            ab[i * two + j] * ac[i * three + k] * bc[j * three + k] * (over[0][i] * over[1][j] * over[2][k])
         });
         let mut last = f64::INFINITY;
         for _ in 0..MOST_SWEEPS {
@@ -182,26 +202,30 @@ impl Composition {
             last = gap;
         }
         // The pure part: less what the law's own pairs and columns do.
-        let margins = [0, 1, 2].map(|pair| law.margin(pair));
-        let ratio = |table: &[f64], at: usize, mass: f64| if mass > 0.0 { table[at] / mass } else { 0.0 };
-        let m = |column: usize, group: usize| columns[column].masses[group];
-        let singles: [Vec<f64>; 3] = [
-            (0..one).map(|i| (0..two).map(|j| margins[0][i * two + j]).sum::<f64>()).collect(),
-            (0..two).map(|j| (0..one).map(|i| margins[0][i * two + j]).sum::<f64>()).collect(),
-            (0..three).map(|k| (0..one).map(|i| margins[1][i * three + k]).sum::<f64>()).collect(),
-        ];
-        let values = law.values.clone();
-        law.fill(|i, j, k| {
-            if !possible(i, j, k) {
+        let [mut of_ab, mut of_ac, mut of_bc] = [0, 1, 2].map(|pair| law.margin(pair));
+        // Turns a margin into a density ratio, and gives those of its two columns.
+        let ratios = |margin: &mut [f64], a: usize, b: usize| {
+            let width = over[b].len();
+            let (mut of_rows, mut of_columns) = (vec![0.0; over[a].len()], vec![0.0; width]);
+            for (row, (values, of_row)) in margin.chunks_exact_mut(width).zip(&mut of_rows).enumerate() {
+                for (column, x) in values.iter_mut().enumerate() {
+                    *of_row += *x * over[a][row];
+                    of_columns[column] += *x * over[b][column];
+                    *x *= over[a][row] * over[b][column];
+                }
+            }
+            (of_rows, of_columns)
+        };
+        let (of_a, of_b) = ratios(&mut of_ab, 0, 1);
+        let (_, of_c) = ratios(&mut of_ac, 0, 2);
+        ratios(&mut of_bc, 1, 2);
+        law.fill(|i, j, k, p| {
+            let of_all = over[0][i] * over[1][j] * over[2][k];
+            if of_all == 0.0 {
                 return 0.0;
             }
-            let all = values[(i * two + j) * three + k] / product(i, j, k);
-            let two_by_two = ratio(&margins[0], i * two + j, m(0, i) * m(1, j))
-                + ratio(&margins[1], i * three + k, m(0, i) * m(2, k))
-                + ratio(&margins[2], j * three + k, m(1, j) * m(2, k));
-            let one_by_one =
-                ratio(&singles[0], i, m(0, i)) + ratio(&singles[1], j, m(1, j)) + ratio(&singles[2], k, m(2, k));
-            all - two_by_two + one_by_one - 1.0
+            let two_by_two = of_ab[i * two + j] + of_ac[i * three + k] + of_bc[j * three + k];
+            p * of_all - two_by_two + (of_a[i] + of_b[j] + of_c[k]) - 1.0
         });
         law.values
     }
@@ -277,10 +301,13 @@ struct Law {
 }
 
 impl Law {
-    fn fill(&mut self, value: impl Fn(usize, usize, usize) -> f64) {
+    /// Gives every cell what a function makes of its place and of what it has.
+    fn fill(&mut self, value: impl Fn(usize, usize, usize, f64) -> f64) {
         let [_, two, three] = self.sizes;
-        for (at, x) in self.values.iter_mut().enumerate() {
-            *x = value(at / (two * three), at / three % two, at % three);
+        for (i, table) in self.values.chunks_exact_mut(two * three).enumerate() {
+            for (j, row) in table.chunks_exact_mut(three).enumerate() {
+                row.iter_mut().enumerate().for_each(|(k, x)| *x = value(i, j, k, *x));
+            }
         }
     }
 

@@ -37,6 +37,7 @@ use crate::fit::separate::{Tabulated, Term};
 use crate::panel::Value;
 use crate::prior::{Axis, Independent, Place};
 use crate::release::Release;
+use crate::simd::{Simd, dispatched};
 
 /// The interactions that a release tells of.
 pub(crate) struct Interactions {
@@ -230,7 +231,8 @@ impl Interactions {
         of_two.iter_mut().for_each(|table| table.product = products.remove(&table.columns));
         let (scores, mut sets) = read(&of_two, &two, prior);
         let composed = compose(&sets, &scores, &two, prior);
-        let beyond: Vec<Table> = of_three.into_iter().map(|table| table.without(&composed, &three, prior)).collect();
+        let masses = composed.masses_within(&three, prior);
+        let beyond: Vec<Table> = of_three.into_iter().map(|table| table.without(&composed, &masses)).collect();
         let (more_scores, more) = read(&beyond, &three, prior);
         sets.extend(more);
         let at = sets.iter().enumerate().map(|(at, set)| (set.columns.clone(), at)).collect();
@@ -246,9 +248,10 @@ impl Interactions {
     }
 
     fn share(&self, column: usize, table: &[f64], axis: &Axis) -> Share {
+        let weighted: Vec<f64> = axis.weight().iter().zip(table).map(|(weight, x)| weight * x).collect();
         let parts = self.columns.each_ref().map(|columns| match &columns[column] {
             Some(scores) => {
-                let basis: Vec<f64> = scores.basis.functions.iter().map(|e| axis.inner(table, e)).collect();
+                let basis: Vec<f64> = scores.basis.functions.iter().map(|e| dot(&weighted, e)).collect();
                 let scores = scores.rotate(&basis);
                 (basis, scores)
             }
@@ -256,7 +259,7 @@ impl Interactions {
         });
         let groups = self.composed.groups(column).map_or_else(Vec::new, |groups| groups.of(axis, table));
         let mean = axis.mean(table);
-        let variance = axis.inner(table, table) - mean * mean;
+        let variance = dot(&weighted, table) - mean * mean;
         let own = std::array::from_fn(|size| self.products(size, column, [&parts[size], &parts[size]], variance));
         let levels = axis.is_levels();
         let confined = self.groups.each_ref().map(|groups| {
@@ -533,21 +536,42 @@ impl Interactions {
             }
         }
         let of = |table: Vec<(usize, &[u32])>| {
-            let shares: Vec<&Vec<Share>> = table.iter().map(|(column, _)| &known[&(table.len(), *column)]).collect();
-            let size = shares.iter().map(|shares| shares.len()).product();
-            let probability = |cell: usize| {
-                let mut rest = cell;
-                let mut chosen: Vec<&Share> = Vec::with_capacity(shares.len());
-                for shares in shares.iter().rev() {
-                    chosen.push(&shares[rest % shares.len()]);
-                    rest /= shares.len();
-                }
-                chosen.reverse();
-                chosen.iter().map(|share| share.mean).product::<f64>() + self.value(1.0, &chosen)
-            };
-            (0..size).map(probability).collect()
+            let shares: Vec<&[Share]> = table.iter().map(|(column, _)| &known[&(table.len(), *column)][..]).collect();
+            self.products_of(&shares)
         };
         self.tables().map(of).collect()
+    }
+
+    /// The means of products of functions, for every choice of one for each of two or three columns, the last changing fastest.
+    fn products_of(&self, shares: &[&[Share]]) -> Vec<f64> {
+        let mut values = vec![1.0];
+        for shares in shares {
+            values = values.iter().flat_map(|value| shares.iter().map(move |share| value * share.mean)).collect();
+        }
+        // How far apart neighbours along a column are.
+        let step = |place: usize| shares[place + 1..].iter().map(|shares| shares.len()).product::<usize>();
+        for_subsets(shares.len(), |subset| {
+            let (size, columns) = (subset.len(), each(subset, |at| shares[at][0].column));
+            let columns = &columns[..size];
+            let groups = |at: &usize| -> Vec<&[f64]> { shares[*at].iter().map(|share| &share.groups[..]).collect() };
+            let mut table = self.composed.values(columns, &subset.iter().map(groups).collect::<Vec<_>>());
+            if let Some(at) = self.at.get(columns) {
+                let mut read = self.sets[*at].mean.clone();
+                for (place, column) in subset.iter().zip(columns) {
+                    let seen = self.scores(&self.sets[*at], *column).seen;
+                    let of = shares[*place];
+                    read = turn(&read, seen, of.len(), |score, choice| of[choice].parts[size - 2].1[score]);
+                }
+                table.iter_mut().zip(read).for_each(|(sum, x)| *sum += x);
+            }
+            let left_out = (0..shares.len()).find(|place| !subset.contains(place));
+            for (at, value) in values.iter_mut().enumerate() {
+                let chosen = |place: usize| at / step(place) % shares[place].len();
+                let cell = subset.iter().fold(0, |cell, place| cell * shares[*place].len() + chosen(*place));
+                *value += left_out.map_or(1.0, |place| shares[place][chosen(place)].mean) * table[cell];
+            }
+        });
+        values
     }
 
     /// The density of two columns together over the product of their own, for each two cells; 1 where no table tells.
@@ -578,6 +602,11 @@ impl Interactions {
             }
         }
         ratios
+    }
+
+    /// What two columns tell of each other, in nats, by their groups; nothing where no table tells.
+    pub fn information(&self, one: usize, two: usize) -> f64 {
+        self.composed.information([one.min(two), one.max(two)])
     }
 
     /// The posterior mean of s of a pair of columns.
@@ -729,7 +758,7 @@ fn for_places(binned: &[&Binned], mut call: impl FnMut(usize, usize)) {
 }
 
 /// Contracts the first index of a table, of so many values, with a matrix whose other index becomes the last.
-fn turn(table: &[f64], size: usize, width: usize, matrix: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+pub(super) fn turn(table: &[f64], size: usize, width: usize, matrix: impl Fn(usize, usize) -> f64) -> Vec<f64> {
     let rest = table.len() / size.max(1);
     let mut turned = vec![0.0; rest * width];
     if turned.is_empty() {
@@ -1036,7 +1065,8 @@ struct Likelihoods {
 
 impl Likelihoods {
     fn new(readings: &[Reading]) -> Self {
-        let each: Vec<[f64; SCALES]> = readings.iter().map(Reading::likelihoods).collect();
+        let simd = Simd::detect();
+        let each: Vec<[f64; SCALES]> = readings.iter().map(|reading| reading.likelihoods(simd)).collect();
         let (law, evidence) = fit_law(&each);
         Self { evidence, law, each }
     }
@@ -1094,26 +1124,12 @@ struct Reading {
 }
 
 impl Table {
-    /// What a table of three columns has beyond what their pairs imply.
-    fn without(mut self, composed: &Composition, groups: &Groups, prior: &Independent) -> Self {
-        // For each column and each group of this table: its mass in every group of the tables of two.
-        let masses: Vec<Vec<Vec<f64>>> = (self.columns.iter().zip(&self.sizes))
-            .map(|(column, size)| {
-                let axis = &prior.axes[*column];
-                let Some(of_two) = composed.groups(*column) else { return vec![Vec::new(); *size] };
-                let groups = groups[*column].as_ref().expect("it is in a table");
-                let inside = |group: usize| -> Vec<f64> {
-                    axis.partition().iter().map(|cell| f64::from(groups[*cell as usize] as usize == group)).collect()
-                };
-                (0..*size).map(|group| of_two.of(axis, &inside(group))).collect()
-            })
-            .collect();
-        let (&[a, b, c], [f, g, h]) = (&self.columns[..], &masses[..]) else {
-            unreachable!("these are of three columns")
-        };
-        if let Some(implied) = composed.values([a, b, c], [f, g, h]) {
-            self.values.iter_mut().zip(implied).for_each(|(value, implied)| *value -= implied);
-        }
+    /// What a table of three columns has beyond what their pairs imply, given the masses of the groups of its columns within
+    /// those of tables of two.
+    fn without(mut self, composed: &Composition, masses: &[Vec<Vec<f64>>]) -> Self {
+        let &[a, b, c] = &self.columns[..] else { unreachable!("these are of three columns") };
+        let implied = composed.values(&self.columns, &[a, b, c].map(|column| &masses[column]));
+        self.values.iter_mut().zip(implied).for_each(|(value, implied)| *value -= implied);
         self
     }
 
@@ -1148,14 +1164,14 @@ impl Table {
 
 impl Reading {
     /// The logarithm of the likelihood of each candidate for s.
-    fn likelihoods(&self) -> [f64; SCALES] {
+    fn likelihoods(&self, simd: Simd) -> [f64; SCALES] {
         // What each moment would have without noise and for s = 1, and its square, both in terms of the noise.
         let clear: Vec<f64> = self.singular.iter().map(|singular| singular * singular / self.noise).collect();
         let squares: Vec<f64> = self.moments.iter().map(|y| y * y / self.noise).collect();
         let of_noise = clear.len() as f64 * self.noise.ln();
         std::array::from_fn(|candidate| {
             let s = scale(candidate);
-            let (logarithms, quotients) = log_and_quotients(s, &clear, &squares);
+            let (logarithms, quotients) = log_and_quotients(simd, s, &clear, &squares);
             let of_product = self.product.as_ref().map_or(0.0, |product| {
                 let (miss, variance) = self.miss(product, s);
                 variance.ln() + miss * miss / variance
@@ -1225,21 +1241,36 @@ impl Reading {
     }
 }
 
-/// Σ ln(1 + s x) and Σ y / (1 + s x). Logarithms are taken of products of so few factors that they stay finite: noise is at
-/// least 10⁻¹⁸ of what it is added to, and s at most 4.
-fn log_and_quotients(s: f64, x: &[f64], y: &[f64]) -> (f64, f64) {
+dispatched! {
+    fn log_and_quotients(s: f64, x: &[f64], y: &[f64]) -> (f64, f64) = log_and_quotients_loop
+}
+
+/// Σ ln(1 + s x) and Σ y / (1 + s x). Logarithms are taken of products of so few factors that they stay finite: noise is at least 10⁻¹⁸ of what it is added to,
+/// and s at most 4.
+#[inline(always)]
+fn log_and_quotients_loop(s: f64, x: &[f64], y: &[f64]) -> (f64, f64) {
     const FACTORS: usize = 16;
-    let (mut logarithms, mut quotients) = (0.0, 0.0);
-    for (x, y) in x.chunks(FACTORS).zip(y.chunks(FACTORS)) {
-        let mut product = 1.0;
-        for (x, y) in x.iter().zip(y) {
-            let total = 1.0 + s * x;
-            product *= total;
-            quotients += y / total;
+    const LANES: usize = 8;
+    let (mut logarithms, mut quotients) = (0.0, [0.0; LANES]);
+    for (x, y) in x.chunks(FACTORS * LANES).zip(y.chunks(FACTORS * LANES)) {
+        let mut products = [1.0; LANES];
+        let (whole, ends) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
+        let (last, end) = (whole.remainder(), ends.remainder());
+        for (x, y) in whole.zip(ends) {
+            for lane in 0..LANES {
+                let total = 1.0 + s * x[lane];
+                products[lane] *= total;
+                quotients[lane] += y[lane] / total;
+            }
         }
-        logarithms += f64::ln(product);
+        for (lane, (x, y)) in last.iter().zip(end).enumerate() {
+            let total = 1.0 + s * x;
+            products[lane] *= total;
+            quotients[lane] += y / total;
+        }
+        logarithms += products.iter().map(|product| product.ln()).sum::<f64>();
     }
-    (logarithms, quotients)
+    (logarithms, quotients.iter().sum())
 }
 
 impl Narrowed {
@@ -1254,7 +1285,7 @@ impl Narrowed {
 
 /// The posterior of the candidates, and the logarithm of their mean likelihood.
 fn weigh(likelihoods: &[f64; SCALES], law: &[f64; SCALES]) -> ([f64; SCALES], f64) {
-    let best = likelihoods.iter().fold(f64::NEG_INFINITY, |best, x| best.max(*x));
+    let best = largest(likelihoods);
     let weights: [f64; SCALES] = std::array::from_fn(|i| law[i] * (likelihoods[i] - best).exp());
     let total: f64 = weights.iter().sum();
     (weights.map(|weight| weight / total), best + total.ln())
@@ -1264,17 +1295,24 @@ fn weigh(likelihoods: &[f64; SCALES], law: &[f64; SCALES]) -> ([f64; SCALES], f6
 /// logarithm of the likelihood.
 fn fit_law(likelihoods: &[[f64; SCALES]]) -> ([f64; SCALES], f64) {
     const ROUNDS: usize = 50;
+    // Up to a factor for each table, in which the law does not matter.
+    let plain: Vec<[f64; SCALES]> = likelihoods.iter().map(|table| table.map(|x| (x - largest(table)).exp())).collect();
     let mut law = [1.0 / SCALES as f64; SCALES];
     for _ in 0..ROUNDS {
         let mut next = [1.0 / SCALES as f64; SCALES];
-        for table in likelihoods {
-            let (weights, _) = weigh(table, &law);
-            next.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += weight);
+        for table in &plain {
+            let weights: [f64; SCALES] = std::array::from_fn(|i| law[i] * table[i]);
+            let total: f64 = weights.iter().sum();
+            next.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += weight / total);
         }
         law = next.map(|x| x / (likelihoods.len() + 1) as f64);
     }
     let log = likelihoods.iter().map(|table| weigh(table, &law).1).sum();
     (law, log)
+}
+
+fn largest(numbers: &[f64]) -> f64 {
+    numbers.iter().fold(f64::NEG_INFINITY, |largest, x| largest.max(*x))
 }
 
 /// Standard deviations from the mean beyond which a number counts as no farther, lest few rows have all the say.
@@ -1594,7 +1632,7 @@ mod tests {
             let s = scale(candidate);
             let mut law = [0.0; SCALES];
             law[candidate] = 1.0;
-            let posterior = reading.posterior(&set, &reading.likelihoods(), &law);
+            let posterior = reading.posterior(&set, &reading.likelihoods(Simd::detect()), &law);
             let size = set.len() - 2;
             let mut both = [vec![], vec![]];
             both[size] = columns;
@@ -1726,6 +1764,78 @@ mod tests {
         }
     }
 
+    /// Means of products for all choices of functions at once are those asked one by one.
+    #[test]
+    fn products_are_those_of_single_questions() {
+        let (prior, groups) = (prior(), groups());
+        let scores = || -> Vec<Option<Scores>> {
+            let of = |(axis, groups): (&Axis, &Option<Vec<u32>>)| {
+                Some(Scores::new(&Arc::new(Basis::new(axis, groups.as_ref().unwrap(), 5)), 1.0))
+            };
+            prior.axes.iter().zip(&groups).map(of).collect()
+        };
+        let mut random = PublicStream::new("test", 12);
+        let law = std::array::from_fn(|at| f64::from(at == 9));
+        let places = [vec![0, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]];
+        let mut read = |columns: &Vec<usize>| {
+            let size = |column: &usize| groups[*column].as_ref().unwrap().iter().max().unwrap() + 1;
+            let sizes: Vec<usize> = columns.iter().map(|column| size(column) as usize).collect();
+            let values = (0..sizes.iter().product()).map(|_| 0.05 * random.uniform()).collect();
+            let reading = Table { columns: columns.clone(), sizes, values, noise: 4e-4, product: None }.read(&scores());
+            reading.posterior(columns, &reading.likelihoods(Simd::detect()), &law)
+        };
+        let sets: Vec<Set> = places.iter().map(&mut read).collect();
+        let composed = compose(&sets[..3], &scores(), &groups, &prior);
+        let at = places.iter().cloned().enumerate().map(|(at, columns)| (columns, at)).collect();
+        let both = [groups.clone(), groups.clone()];
+        let interactions = Interactions { columns: [scores(), scores()], groups: both, sets, at, composed };
+        let mut share = |column: usize| {
+            let axis = &prior.axes[column];
+            let x: Vec<f64> = (0..axis.len()).map(|_| random.uniform()).collect();
+            interactions.share(column, &x, axis)
+        };
+        let shares = [0, 1, 2].map(|column| (0..column + 2).map(|_| share(column)).collect::<Vec<Share>>());
+        for columns in places {
+            let chosen: Vec<&[Share]> = columns.iter().map(|column| &shares[*column][..]).collect();
+            let all = interactions.products_of(&chosen);
+            assert_eq!(all.len(), chosen.iter().map(|shares| shares.len()).product::<usize>());
+            for (at, found) in all.into_iter().enumerate() {
+                let mut rest = at;
+                let mut one: Vec<&Share> = Vec::new();
+                for shares in chosen.iter().rev() {
+                    one.insert(0, &shares[rest % shares.len()]);
+                    rest /= shares.len();
+                }
+                let apart: f64 = one.iter().map(|share| share.mean).product();
+                let interaction = interactions.value(1.0, &one);
+                assert!(interaction.abs() > 1e-6 && (found - apart - interaction).abs() < 1e-12, "{columns:?} {at}");
+            }
+        }
+    }
+
+    /// Sums with one logarithm for many factors against those of single numbers, for any length and all instructions.
+    #[test]
+    fn logarithms_of_products_are_sums_of_logarithms() {
+        let mut random = PublicStream::new("test", 13);
+        for len in [0, 1, 7, 8, 9, 127, 128, 129, 1000] {
+            let x: Vec<f64> = (0..len).map(|_| 10f64.powf(-6.0 + 24.0 * random.uniform())).collect();
+            let y: Vec<f64> = (0..len).map(|_| random.uniform()).collect();
+            let expected = (
+                x.iter().map(|x| (4.0 * x).ln_1p()).sum::<f64>(),
+                x.iter().zip(&y).map(|(x, y)| y / (1.0 + 4.0 * x)).sum::<f64>(),
+            );
+            for simd in Simd::available() {
+                let (logarithms, quotients) = log_and_quotients(simd, 4.0, &x, &y);
+                assert!(
+                    (logarithms - expected.0).abs() <= 1e-12 * expected.0,
+                    "{len}: {logarithms}, not {}",
+                    expected.0
+                );
+                assert!((quotients - expected.1).abs() <= 1e-12 * expected.1, "{len}: {quotients}, not {}", expected.1);
+            }
+        }
+    }
+
     fn no_columns() -> Vec<Option<Scores>> {
         vec![None, None, None]
     }
@@ -1791,8 +1901,8 @@ mod tests {
             noise: 1e-4,
             product: None,
         };
-        let faint: Vec<[f64; SCALES]> = (0..30).map(|_| reading(0.0).likelihoods()).collect();
-        let strong: Vec<[f64; SCALES]> = (0..10).map(|_| reading(0.3).likelihoods()).collect();
+        let faint: Vec<[f64; SCALES]> = (0..30).map(|_| reading(0.0).likelihoods(Simd::detect())).collect();
+        let strong: Vec<[f64; SCALES]> = (0..10).map(|_| reading(0.3).likelihoods(Simd::detect())).collect();
         let (law, _) = fit_law(&[&faint[..], &strong[..]].concat());
         let mean = |likelihoods: &[f64; SCALES]| {
             weigh(likelihoods, &law).0.iter().enumerate().map(|(i, w)| w * scale(i)).sum::<f64>()

@@ -47,7 +47,7 @@ use std::sync::{Arc, OnceLock};
 use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};
 use faer::{Mat, Side};
 
-use crate::estimate::{Estimate, Model, Parts, Positive, Sample, Totals, WeightedSample};
+use crate::estimate::{Covariance, Entry, Estimate, Model, Parts, Positive, Sample, Totals, WeightedSample};
 use crate::expr::Checked;
 use crate::feature::{FeatureMap, MapSpec, Simd};
 use crate::panel::Value;
@@ -56,7 +56,7 @@ use crate::release::Release;
 use crate::stream::PublicStream;
 use crate::{Design, Error, Schema};
 use closed::{Closed, Gram, Pair, Split, is_closed, shared};
-use columns::Knowledge;
+use columns::{Knowledge, Tilts};
 use interactions::{Interactions, PointScores, Spread};
 use points::dot;
 use rows::Rows;
@@ -153,6 +153,8 @@ struct PriorPoints {
     cells: OnceLock<Vec<Vec<u32>>>,
     /// For each column, the scores of every point.
     scores: Vec<OnceLock<PointScores>>,
+    /// For each column, the tilts of its cells at the points.
+    tilts: Vec<OnceLock<Tilts>>,
 }
 
 /// The variances τ² of the density ratio per direction, by the order of effects.
@@ -462,8 +464,10 @@ impl Fit {
     }
 
     fn prior_points(&self, points: Arc<Points>) -> PriorPoints {
-        let scores = self.schema.columns().iter().map(|_| OnceLock::new()).collect();
-        PriorPoints { points, cells: OnceLock::new(), scores }
+        let columns = self.schema.columns();
+        let scores = columns.iter().map(|_| OnceLock::new()).collect();
+        let tilts = columns.iter().map(|_| OnceLock::new()).collect();
+        PriorPoints { points, cells: OnceLock::new(), scores, tilts }
     }
 
     /// Coefficients of this fit in the order of the points' features.
@@ -560,7 +564,9 @@ impl Fit {
                 *cells = self.prior.axes[*column].cell_means(table);
                 let known = &self.knowledge[*column];
                 let axis = &self.prior.axes[*column];
-                known.add_tilts(|cell, tilt| tilt.share(axis, cell, table), &mut k);
+                if !k.is_empty() {
+                    known.add_tilts(&axis.cell_products(&known.tilted, table), &mut k);
+                }
                 known.add_effects(cells, &mut k);
                 if let Some(observed) = &known.observed {
                     let rest;
@@ -654,27 +660,20 @@ impl Fit {
             // Tables tell columns apart, and what others do to this function is only the points' accident.
             let asked = |column: &usize| self.interactions.is_none() || columns.contains(column);
             for (column, (known, cells)) in all.filter(|(column, _)| asked(column)) {
-                let mut sums = vec![(0.0, 0.0); known.cells.len()];
-                for (cell, x) in cells.iter().zip(&centred) {
-                    sums[*cell as usize].0 += x;
-                    sums[*cell as usize].1 += 1.0;
+                let tilts = at.tilts[column].get_or_init(|| Tilts::new(known, cells, &points.column(column)));
+                let (mut means, mut shares) = (vec![0.0; known.cells.len()], vec![0.0; known.cells.len()]);
+                for ((cell, tilt), x) in cells.iter().zip(&tilts.of_points).zip(&centred) {
+                    means[*cell as usize] += x;
+                    shares[*cell as usize] += x * tilt;
                 }
-                let means: Vec<f64> = sums.iter().map(|(sum, count): &(f64, f64)| sum / count.max(1.0)).collect();
-                let units: Vec<f64> = points.column(column);
-                let mut shares = vec![0.0; known.cells.len()];
-                for ((cell, unit), x) in cells.iter().zip(&units).zip(&centred) {
-                    if let Some(tilt) = &known.tilts[*cell as usize] {
-                        let share = x * (unit - tilt.centre) / tilt.scale;
-                        shares[*cell as usize] += share / sums[*cell as usize].1.max(1.0);
-                    }
+                for ((mean, share), count) in means.iter_mut().zip(&mut shares).zip(&tilts.points) {
+                    *mean /= count;
+                    *share /= count;
                 }
-                for ((rest, cell), unit) in rest.iter_mut().zip(cells).zip(&units) {
-                    *rest -= means[*cell as usize];
-                    if let Some(tilt) = &known.tilts[*cell as usize] {
-                        *rest -= shares[*cell as usize] * (unit - tilt.centre) / tilt.scale;
-                    }
+                for ((rest, cell), tilt) in rest.iter_mut().zip(cells).zip(&tilts.of_points) {
+                    *rest -= means[*cell as usize] + shares[*cell as usize] * tilt;
                 }
-                known.add_tilts(|cell, _| shares[cell], &mut tilted);
+                known.add_tilts(&shares, &mut tilted);
                 let shared = known.observed.as_ref().map_or(0.0, |observed| observed.shared_by_cells(&means));
                 functional.effects.push(Effect { column, table: Vec::new(), cells: means, shared });
             }
@@ -822,15 +821,12 @@ impl Fit {
                         privacy += gain(f) * gain(g) * observed.noise;
                     }
                 }
-                let set = |matrix: &mut Mat<f64>, value: f64| {
-                    matrix[(i, j)] = value;
-                    matrix[(j, i)] = value;
-                };
-                set(&mut means.privacy, privacy);
-                set(&mut means.approximation, posterior - privacy);
-                set(&mut means.ignorance, ignorance);
+                let entry = Entry { privacy, sampling: 0.0, approximation: posterior - privacy, ignorance };
+                means.covariance[(i, j)] = entry;
+                means.covariance[(j, i)] = entry;
             }
-            means.approximation[(i, i)] = means.approximation[(i, i)].max(0.0);
+            let own = &mut means.covariance[(i, i)].approximation;
+            *own = own.max(0.0);
         }
         if let Some((at, columns)) = sampled {
             let weights = self.weights_at(at, columns);
@@ -842,7 +838,7 @@ impl Fit {
             let n = weights.len() as f64;
             for i in 0..count {
                 for j in 0..count {
-                    means.sampling[(i, j)] = dot(&weighted[i], &weighted[j]) / (n * n);
+                    means.covariance[(i, j)].sampling = dot(&weighted[i], &weighted[j]) / (n * n);
                 }
             }
         }
@@ -1218,23 +1214,12 @@ struct Means {
     values: Vec<f64>,
     /// How the total of each depends on the number of rows.
     slopes: Vec<f64>,
-    privacy: Mat<f64>,
-    sampling: Mat<f64>,
-    approximation: Mat<f64>,
-    ignorance: Mat<f64>,
+    covariance: Covariance,
 }
 
 impl Means {
     fn new(count: usize) -> Self {
-        let zeros = || Mat::zeros(count, count);
-        Self {
-            values: vec![0.0; count],
-            slopes: vec![0.0; count],
-            privacy: zeros(),
-            sampling: zeros(),
-            approximation: zeros(),
-            ignorance: zeros(),
-        }
+        Self { values: vec![0.0; count], slopes: vec![0.0; count], covariance: Covariance::zeros(count) }
     }
 }
 
@@ -1252,15 +1237,10 @@ impl Model for Fit {
         }
         let (functionals, sampled) = self.functionals(functions);
         let means = self.answer(&functionals, sampled.as_deref().map(|columns| (self.all_points(), columns)));
-        let square = self.rows * self.rows;
-        let scaled = |matrix: &Mat<f64>| faer::Scale(square) * matrix;
         Totals {
             values: means.values.iter().map(|mean| mean * self.rows).collect(),
-            privacy: scaled(&means.privacy),
-            sampling: scaled(&means.sampling),
-            approximation: scaled(&means.approximation),
-            ignorance: scaled(&means.ignorance),
             count: means.slopes.iter().map(|slope| slope * self.count_deviation).collect(),
+            covariance: means.covariance.scaled(self.rows),
         }
     }
 
@@ -1316,8 +1296,8 @@ impl WeightedSample for Fit {
         let fewer = self.interactions.as_ref().map_or(1.0, |_| judges as f64 / self.model_count().max(judges) as f64);
         Mat::from_fn(functions.ncols(), functions.ncols(), |i, j| {
             let shift = |i: usize| (means.slopes[i] - means.values[i]) * relative;
-            let sampling = means.sampling[(i, j)] * fewer;
-            means.privacy[(i, j)] + means.approximation[(i, j)] + sampling + shift(i) * shift(j)
+            let Entry { privacy, sampling, approximation, .. } = means.covariance[(i, j)];
+            privacy + approximation + sampling * fewer + shift(i) * shift(j)
         })
     }
 }

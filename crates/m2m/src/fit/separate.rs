@@ -102,7 +102,7 @@ fn tabulate(schema: &Schema, axis: &Axis, atoms: &[(usize, Atom<'_>)]) -> Vec<f6
     let at = |value| atoms.iter().map(|(_, atom)| atom.at(schema, column, value)).product();
     if atoms.iter().all(|(_, atom)| is_step(atom.node)) && tells_near(schema, column) {
         let steps = Steps::new(&jumps);
-        return axis.tabulate(&jumps, |value| steps.at(value, at));
+        return axis.tabulate_steps(&jumps, NEAR, |value| steps.at(value, at));
     }
     axis.tabulate(&jumps, at)
 }
@@ -385,20 +385,30 @@ impl<'a> Polynomial<'a> {
     }
 }
 
-/// The columns that an expression reads, each once.
-fn columns_of(node: &Node) -> Vec<usize> {
-    let mut columns = Vec::new();
-    node.collect(&mut columns);
-    columns.sort_unstable();
-    columns.dedup();
-    columns
+/// The columns that an expression reads.
+enum Reads {
+    None,
+    One(usize),
+    Several,
+}
+
+fn reads(node: &Node) -> Reads {
+    let mut found = Reads::None;
+    node.each_column(&mut |column| {
+        found = match found {
+            Reads::None => Reads::One(column),
+            Reads::One(other) if other == column => Reads::One(column),
+            _ => Reads::Several,
+        }
+    });
+    found
 }
 
 fn of(node: &Node) -> Option<Parts<'_>> {
-    match columns_of(node)[..] {
-        [] => return Some(constant_parts(node)),
-        [column] => return Some(Parts::Column { column, node }),
-        _ => {}
+    match reads(node) {
+        Reads::None => return Some(constant_parts(node)),
+        Reads::One(column) => return Some(Parts::Column { column, node }),
+        Reads::Several => {}
     }
     Some(match node {
         Node::Negate(inner) => {
@@ -440,22 +450,19 @@ fn of(node: &Node) -> Option<Parts<'_>> {
             Parts::Number { value: a.times(&b)?, known: a_known.times(&b_known)? }
         }
         Node::Binary(Op::Divide, left, right) => {
-            let mut divisor = Vec::new();
-            right.collect(&mut divisor);
-            divisor.dedup();
             let (a, a_known) = number(left)?;
-            let (inverse, divides) = match divisor[..] {
-                [column] => {
+            let (inverse, divides) = match reads(right) {
+                Reads::One(column) => {
                     (Polynomial::atom(column, right, Take::Inverse), Polynomial::atom(column, right, Take::Divides))
                 }
-                [] => {
+                Reads::None => {
                     let nothing = |_| Scalar::Null;
                     let inverse = 1.0 / right.value(&nothing).weight();
                     let divides = inverse.is_finite();
                     let inverse = if divides { inverse } else { 0.0 };
                     (Polynomial::constant(inverse), Polynomial::constant(f64::from(divides)))
                 }
-                _ => return None,
+                Reads::Several => return None,
             };
             Parts::Number { value: a.times(&inverse)?, known: a_known.times(&divides)? }
         }
@@ -510,8 +517,11 @@ fn case<'a>(branches: &'a [(Node, Node)], otherwise: &'a Node) -> Option<Parts<'
 /// Whether a condition is true. When it is false takes more products, which nobody asks for here.
 fn yes(node: &Node) -> Option<Polynomial<'_>> {
     match node {
-        Node::Binary(Op::And, left, right) if columns_of(node).len() > 1 => yes(left)?.times(&yes(right)?),
-        _ => Some(truth(node)?.0),
+        Node::Binary(Op::And, left, right) if matches!(reads(node), Reads::Several) => yes(left)?.times(&yes(right)?),
+        _ => match of(node)? {
+            Parts::Column { column, node } => Some(Polynomial::atom(column, node, Take::Yes)),
+            _ => Some(truth(node)?.0),
+        },
     }
 }
 

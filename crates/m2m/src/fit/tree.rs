@@ -72,8 +72,7 @@ fn tree(interactions: &Interactions, prior: &Independent) -> Vec<Branch> {
     while !open.is_empty() {
         let last = branches.last().expect("the first column is in the tree").column;
         for (best, column, parent) in &mut open {
-            let joint = Joint::new(interactions, prior, &masses, last, *column);
-            let information = joint.information();
+            let information = interactions.information(last, *column);
             if information > *best {
                 (*best, *parent) = (information, last);
             }
@@ -101,14 +100,6 @@ impl<'a> Joint<'a> {
             row.iter_mut().zip(two).for_each(|(x, q)| *x = x.max(0.0) * p * q);
         }
         Self { table, one, two }
-    }
-
-    /// The mutual information, in nats.
-    fn information(&self) -> f64 {
-        let total: f64 = self.table.iter().flatten().sum();
-        let of = |x: f64, p: f64, q: f64| if x > 0.0 { x / total * (x / (total * p * q)).ln() } else { 0.0 };
-        let row = |(row, p): (&Vec<f64>, &f64)| row.iter().zip(self.two).map(|(x, q)| of(*x, *p, *q)).sum::<f64>();
-        self.table.iter().zip(self.one).map(row).sum()
     }
 
     /// The table with the margins that it had before negative probabilities were cut off.

@@ -25,8 +25,8 @@ const MISSING: f64 = 0.05;
 pub(crate) struct Axis {
     column: usize,
     places: Vec<Place>,
-    /// How many of them are intervals; these come first, each with its slope.
-    intervals: usize,
+    /// Where those of them that are intervals begin. These come first, each with its slope.
+    lows: Vec<f64>,
     /// The cell of the partition that each place is in.
     cell: Vec<u32>,
     cells: usize,
@@ -67,6 +67,21 @@ pub(crate) struct Piece {
     pub atom: Option<f64>,
 }
 
+/// The numbers of a cell: from where to where they are, and what they have of all rows and of the cell's.
+#[derive(Clone)]
+struct Inner {
+    low: f64,
+    high: f64,
+    mass: f64,
+    part: f64,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self { low: 1.0, high: 0.0, mass: 0.0, part: 0.0 }
+    }
+}
+
 /// The part of the rows of a piece that are taken to be at its atom.
 const AT_ATOM: f64 = 0.95;
 
@@ -82,6 +97,10 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    fn low(&self) -> Option<f64> {
+        if let Self::Interval { low, .. } = self { Some(*low) } else { None }
+    }
+
     /// Where along the column it is on the whole; nothing for slopes, levels and missing numbers.
     pub fn middle(&self) -> Option<f64> {
         match self {
@@ -193,7 +212,7 @@ impl Axis {
         let mut axis = Self {
             column,
             cells: partition.map_or(1, Cells::len),
-            intervals: places.iter().filter(|place| **place == Place::Slope).count(),
+            lows: places.iter().filter_map(Place::low).collect(),
             part: vec![0.0; places.len()],
             doubt,
             weight: vec![0.0; places.len()],
@@ -273,24 +292,32 @@ impl Axis {
             Place::Point(Value::Unit(unit)) => Some((*unit, *unit)),
             _ => None,
         };
-        for (cell, lean) in leans.iter().enumerate().filter(|(_, lean)| **lean != 0.0) {
-            let inside: Vec<usize> = (0..self.places.len())
-                .filter(|i| self.cell[*i] as usize == cell && span(&self.places[*i]).is_some())
-                .collect();
-            let ends = inside.iter().filter_map(|i| span(&self.places[*i]));
-            let (low, high) = ends.fold((1.0f64, 0.0f64), |(low, high), (a, b)| (low.min(a), high.max(b)));
-            if low >= high {
-                continue;
+        let mut cells = vec![Inner::default(); self.cells];
+        for (i, cell) in self.cell.iter().enumerate() {
+            let inner = &mut cells[*cell as usize];
+            if let Some((low, high)) = span(&self.places[i]) {
+                *inner = Inner {
+                    low: inner.low.min(low),
+                    high: inner.high.max(high),
+                    mass: inner.mass + self.mass[i],
+                    ..*inner
+                };
             }
-            let total: f64 = inside.iter().map(|i| self.mass[*i]).sum();
-            for i in &inside {
-                let (a, b) = span(&self.places[*i]).expect("filtered above");
-                self.part[*i] *= 1.0 + lean * (a + b - low - high) / (high - low);
+        }
+        let leaning = |cell: u32, inner: &Inner| leans[cell as usize] != 0.0 && inner.low < inner.high;
+        for (i, cell) in self.cell.iter().enumerate() {
+            let inner = &mut cells[*cell as usize];
+            if let Some((low, high)) = span(&self.places[i]).filter(|_| leaning(*cell, inner)) {
+                self.part[i] *=
+                    1.0 + leans[*cell as usize] * (low + high - inner.low - inner.high) / (inner.high - inner.low);
+                inner.part += self.part[i];
             }
-            let parts: f64 = inside.iter().map(|i| self.part[*i]).sum();
-            for i in inside {
-                self.part[i] /= parts;
-                self.mass[i] = total * self.part[i];
+        }
+        for (i, cell) in self.cell.iter().enumerate() {
+            let inner = &cells[*cell as usize];
+            if span(&self.places[i]).is_some() && leaning(*cell, inner) {
+                self.part[i] /= inner.part;
+                self.mass[i] = inner.mass * self.part[i];
             }
         }
         self.weigh();
@@ -351,12 +378,34 @@ impl Axis {
 
     /// The table of a function that may jump at the given places of [0, 1].
     pub fn tabulate(&self, jumps: &[f64], function: impl Fn(Value) -> f64) -> Vec<f64> {
+        let piece = |low: f64, high: f64| legendre(&|u| function(Value::Unit(u)), low, high);
+        self.tabulate_pieces(jumps, &function, piece)
+    }
+
+    /// The same of a function that does not change between its jumps, and need not be looked at closely but so near to them.
+    pub fn tabulate_steps(&self, jumps: &[f64], near: f64, function: impl Fn(Value) -> f64) -> Vec<f64> {
+        let piece = |low: f64, high: f64| {
+            if jumps.iter().any(|jump| low - near < *jump && *jump < high + near) {
+                return legendre(&|u| function(Value::Unit(u)), low, high);
+            }
+            (function(Value::Unit(0.5 * (low + high))), 0.0)
+        };
+        self.tabulate_pieces(jumps, &function, piece)
+    }
+
+    /// `piece` gives the mean and the slope over an interval.
+    fn tabulate_pieces(
+        &self,
+        jumps: &[f64],
+        function: impl Fn(Value) -> f64,
+        piece: impl Fn(f64, f64) -> (f64, f64),
+    ) -> Vec<f64> {
         let mut table = vec![0.0; self.places.len()];
         for (i, place) in self.places.iter().enumerate() {
             match place {
                 Place::Point(value) => table[i] = function(*value),
                 Place::Interval { low, high } if !jumps.iter().any(|jump| low < jump && jump < high) => {
-                    (table[i], table[i + 1]) = legendre(&|u| function(Value::Unit(u)), *low, *high);
+                    (table[i], table[i + 1]) = piece(*low, *high);
                 }
                 Place::Interval { low, high } => {
                     let mut cuts = vec![*low];
@@ -364,7 +413,7 @@ impl Axis {
                     cuts.push(*high);
                     cuts.sort_by(f64::total_cmp);
                     for pair in cuts.windows(2).filter(|pair| pair[0] < pair[1]) {
-                        let (mean, slope) = legendre(&|u| function(Value::Unit(u)), pair[0], pair[1]);
+                        let (mean, slope) = piece(pair[0], pair[1]);
                         // The piece in the coordinate of the whole interval, which runs from -1 to 1.
                         let share = (pair[1] - pair[0]) / (high - low);
                         let centre = (pair[0] + pair[1] - low - high) / (high - low);
@@ -378,43 +427,42 @@ impl Axis {
         table
     }
 
-    /// The table of the indicator of a cell.
-    pub fn indicator(&self, cell: usize) -> Vec<f64> {
-        let inside = |(other, place): (&u32, &Place)| f64::from(*other as usize == cell && *place != Place::Slope);
-        self.cell.iter().zip(&self.places).map(inside).collect()
-    }
-
-    /// The table of the linear function of the place that has mean 0 and variance 1 within a cell, and is 0 outside, with
-    /// the centre and the scale of that function; nothing for cells of a single point.
-    pub fn tilt(&self, cell: usize) -> Option<(Vec<f64>, f64, f64)> {
+    /// For each cell, the linear function of the place that has mean 0 and variance 1 within it: its centre and its scale,
+    /// nothing for cells of a single point; and the table that is each of these functions in its own cell.
+    pub fn tilts(&self) -> (Vec<Option<(f64, f64)>>, Vec<f64>) {
+        let mut centres = vec![Some(0.0); self.cells];
+        let inside =
+            || self.places.iter().zip(&self.cell).enumerate().filter(|(_, (place, _))| **place != Place::Slope);
+        for (i, (place, cell)) in inside() {
+            let centre = &mut centres[*cell as usize];
+            *centre = centre.zip(place.middle()).map(|(sum, middle)| sum + self.part[i] * middle);
+        }
         let mut table = vec![0.0; self.places.len()];
-        let inside = |i: &usize| self.cell[*i] as usize == cell;
-        let mean: f64 = (0..table.len())
-            .filter(inside)
-            .map(|i| self.places[i].middle().map_or(0.0, |unit| unit * self.part[i]))
-            .sum();
-        for i in (0..table.len()).filter(inside) {
-            match &self.places[i] {
-                Place::Slope => {}
-                place => table[i] = place.middle()? - mean,
-            }
-            if let Place::Interval { low, high } = self.places[i] {
+        for (i, (place, cell)) in inside() {
+            let Some((centre, middle)) = centres[*cell as usize].zip(place.middle()) else { continue };
+            table[i] = middle - centre;
+            if let Place::Interval { low, high } = place {
                 table[i + 1] = 0.5 * (high - low);
             }
         }
-        let variance = self.cell_covariances(&table, &table)[cell];
-        if variance < 1e-20 {
-            return None;
+        let variances = self.cell_covariances(&table, &table);
+        let wide =
+            |(centre, variance): (Option<f64>, f64)| Some((centre.filter(|_| variance >= 1e-20)?, variance.sqrt()));
+        let tilts: Vec<_> = centres.into_iter().zip(variances).map(wide).collect();
+        for (x, cell) in table.iter_mut().zip(&self.cell) {
+            *x = tilts[*cell as usize].map_or(0.0, |(_, scale)| *x / scale);
         }
-        let scale = variance.sqrt();
-        table.iter_mut().for_each(|x| *x /= scale);
-        Some((table, mean, scale))
+        (tilts, table)
     }
 
-    /// The mean of the product of two tables within a cell.
-    pub fn within(&self, cell: usize, a: &[f64], b: &[f64]) -> f64 {
-        let part = |i: usize| if self.places[i] == Place::Slope { self.part[i - 1] / 3.0 } else { self.part[i] };
-        (0..self.places.len()).filter(|i| self.cell[*i] as usize == cell).map(|i| part(i) * a[i] * b[i]).sum()
+    /// The mean of the product of two tables over each cell.
+    pub fn cell_products(&self, a: &[f64], b: &[f64]) -> Vec<f64> {
+        let mut means = vec![0.0; self.cells];
+        for (i, place) in self.places.iter().enumerate() {
+            let part = if *place == Place::Slope { self.part[i - 1] / 3.0 } else { self.part[i] };
+            means[self.cell[i] as usize] += part * a[i] * b[i];
+        }
+        means
     }
 
     /// What each place has of a cell.
@@ -474,23 +522,17 @@ impl Axis {
             Value::Unit(unit) => {
                 if let Some(Place::Interval { .. }) = self.places.first() {
                     // Then come atoms, from low to high, and missing.
-                    let intervals = self.intervals;
+                    let intervals = self.lows.len();
                     let below = |place: &Place| matches!(place, Place::Point(Value::Unit(atom)) if *atom < unit);
                     let at = 2 * intervals + self.places[2 * intervals..].partition_point(below);
                     if self.places[at] == Place::Point(Value::Unit(unit)) {
                         return (at as u32, 0.0);
                     }
-                    let low = |at: usize| match self.places[2 * at] {
-                        Place::Interval { low, high } => (low, high),
-                        _ => unreachable!("intervals come first"),
+                    let at = self.lows.partition_point(|low| *low <= unit).saturating_sub(1);
+                    let Place::Interval { low, high } = self.places[2 * at] else {
+                        unreachable!("intervals come first")
                     };
-                    let (mut first, mut last) = (0, intervals);
-                    while last - first > 1 {
-                        let middle = (first + last) / 2;
-                        if low(middle).0 <= unit { first = middle } else { last = middle }
-                    }
-                    let (low, high) = low(first);
-                    return (2 * first as u32, ((2.0 * unit - low - high) / (high - low)).clamp(-1.0, 1.0) as f32);
+                    return (2 * at as u32, ((2.0 * unit - low - high) / (high - low)).clamp(-1.0, 1.0) as f32);
                 }
                 // Whole numbers, in equal steps of their own before any transform.
                 let at = self.places[..self.places.len() - 1].partition_point(|place| match place {
@@ -621,6 +663,54 @@ mod tests {
         let exact = 7f64.sin() / 7.0 + 2.0 * 7f64.cos() / 49.0 - 2.0 * 7f64.sin() / 343.0;
         assert!((axis.inner(&square, &wave) - exact).abs() < 1e-7, "{}", axis.inner(&square, &wave) - exact);
         assert!((axis.inner(&step, &wave) - (7.0 * 0.3712f64).sin() / 7.0).abs() < 2e-6);
+    }
+
+    /// In each cell the tilt has mean 0 and variance 1, and is the linear function of the place that its centre and scale say;
+    /// there is none in cells of a single place. Densities that lean keep the masses of all cells.
+    #[test]
+    fn tilts_are_standard_in_their_cells() {
+        for (kind, single) in [("type='number'\natoms=[0]", 2), ("type='integer'", 5), ("type='boolean'", 4)] {
+            let numbers = if kind.contains("boolean") { "" } else { "min=0\nmax=9" };
+            let schema = Schema::from_toml(&format!("[[column]]\nname='x'\n{kind}\n{numbers}\nnullable=true")).unwrap();
+            let cells = crate::feature::MapSpec::Hist(crate::feature::HistSpec::with_bins(4));
+            let cells = cells.tables(&schema).unwrap().remove(0).1.remove(0);
+            let mut axis = Axis::new(&schema, 0, Some(&cells));
+            let probabilities: Vec<f64> = (1..=cells.len()).map(|at| at as f64).collect();
+            let total: f64 = probabilities.iter().sum();
+            axis.set_cells(&probabilities.iter().map(|p| p / total).collect::<Vec<_>>());
+            for _ in 0..2 {
+                let (tilts, table) = axis.tilts();
+                let (means, squares) = (axis.cell_means(&table), axis.cell_products(&table, &table));
+                for (cell, tilt) in tilts.iter().enumerate() {
+                    let expected = f64::from(tilt.is_some());
+                    assert!(means[cell].abs() < 1e-12 && (squares[cell] - expected).abs() < 1e-12, "{kind} {cell}");
+                }
+                for (at, place) in axis.places().iter().enumerate() {
+                    let (Some((centre, scale)), Some(middle)) = (tilts[axis.partition()[at] as usize], place.middle())
+                    else {
+                        continue;
+                    };
+                    assert!((table[at] - (middle - centre) / scale).abs() < 1e-12, "{kind} {place:?}");
+                }
+                assert!(tilts.iter().filter(|tilt| tilt.is_none()).count() <= single, "{kind}");
+                let before = axis.cell_masses();
+                axis.lean(&vec![0.7; cells.len()]);
+                axis.cell_masses()
+                    .iter()
+                    .zip(before)
+                    .for_each(|(after, before)| assert!((after - before).abs() < 1e-12));
+            }
+        }
+    }
+
+    /// A step, asked once for each stretch, has the table of any other function.
+    #[test]
+    fn steps_are_tabulated_as_other_functions_are() {
+        let axis = axis();
+        for jumps in [vec![0.3712], vec![0.25, 0.25 + 1e-9], vec![0.0, 1.0], vec![]] {
+            let function = |value: Value| jumps.iter().filter(|jump| **jump <= unit(value)).count() as f64;
+            assert_eq!(axis.tabulate_steps(&jumps, 1e-4, function), axis.tabulate(&jumps, function));
+        }
     }
 
     /// Pieces of a bin have what they are given, whether they are intervals, atoms or whole numbers.

@@ -222,7 +222,7 @@ fn can_hold(condition: &Node, known: &HashMap<usize, Scalar<'_>>) -> bool {
         Node::Binary(Op::Or, a, b) => can_hold(a, known) || can_hold(b, known),
         _ => {
             let mut columns = Vec::new();
-            condition.collect(&mut columns);
+            condition.each_column(&mut |column| columns.push(column));
             columns.iter().any(|column| !known.contains_key(column))
                 || condition.value(&|column| known[&column]) == Scalar::Boolean(true)
         }

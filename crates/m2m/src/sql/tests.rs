@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
-use faer::Mat;
 use proptest::prelude::*;
 
 use super::dual::{Dual, Inputs};
 use super::*;
-use crate::estimate::{Caution, Totals};
+use crate::estimate::{Caution, Covariance, Entry, Totals};
 use crate::expr::{Function, Op, Scalar};
 
 const SCHEMA: &str = r#"
@@ -135,18 +134,13 @@ impl Model for Rows {
             }
         }
         let n = functions.len();
-        let zero = || Mat::zeros(n, n);
-        let reads = |i: usize| !functions[i].columns().is_empty();
-        let unknown = Mat::from_fn(n, n, |i, j| if i == j && reads(i) { self.blind } else { 0.0 });
-        let privacy = Mat::from_fn(n, n, |i, j| self.variance * if i == j { 1.0 } else { 0.5 });
-        Totals {
-            count: vec![0.0; values.len()],
-            values,
-            privacy,
-            sampling: zero(),
-            approximation: unknown.clone(),
-            ignorance: unknown,
+        let mut covariance = Covariance::zeros(n);
+        for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let unknown = if i == j && !functions[i].columns().is_empty() { self.blind } else { 0.0 };
+            let privacy = self.variance * if i == j { 1.0 } else { 0.5 };
+            covariance[(i, j)] = Entry { privacy, sampling: 0.0, approximation: unknown, ignorance: unknown };
         }
+        Totals { count: vec![0.0; n], values, covariance }
     }
 }
 
@@ -592,7 +586,7 @@ fn derivatives_equal_differences() {
     let at = [7.5, 3.2, 2.1, 6.3, 3.4, 2.8];
     for (name, function) in &functions {
         let value = |values: &[f64]| {
-            let totals = exact(values);
+            let totals = Totals::exact(values.to_vec());
             let inputs = Inputs { totals: &totals, first: 0, count: 6, others: &[] };
             let duals: Vec<Dual> = (0..6).map(|i| inputs.total(i)).collect();
             function(&duals, &inputs).unwrap_or_else(|| panic!("{name}"))
@@ -612,18 +606,6 @@ fn derivatives_equal_differences() {
 fn moments(law: aggregate::Law, _: &[Dual], inputs: &Inputs<'_>) -> Option<Dual> {
     let aggregate = aggregate::Aggregate { law, centres: [1.5, 2.5], ..aggregate::Aggregate::of((0..6).collect()) };
     aggregate.value(inputs)
-}
-
-fn exact(values: &[f64]) -> Totals {
-    let zero = || Mat::zeros(values.len(), values.len());
-    Totals {
-        values: values.to_vec(),
-        privacy: zero(),
-        count: vec![0.0; values.len()],
-        sampling: zero(),
-        approximation: zero(),
-        ignorance: zero(),
-    }
 }
 
 proptest! {
