@@ -1039,8 +1039,10 @@ impl Fit {
 
     fn raked_points(&self, interactions: &Interactions, count: usize) -> (Arc<Points>, Vec<f64>) {
         let (panels, cells) = tree::sample(interactions, &self.prior, &self.schema, count, self.options.seed);
-        let mut targets = interactions.probabilities(&self.prior);
-        targets.iter_mut().flatten().for_each(|p| *p *= count as f64);
+        // Probabilities below 0 count as 0; what that adds is taken off all others, or tables would contradict each other.
+        let targets = interactions.probabilities(&self.prior);
+        let target = |table: &Vec<f64>| simplex(table).into_iter().map(|p| p * count as f64).collect();
+        let targets: Vec<Vec<f64>> = targets.iter().map(target).collect();
         let weights = self.raked_to(interactions, targets, vec![1.0; count], &cells);
         (Arc::new(Points::new(panels, &[], |_, _| true)), weights)
     }
