@@ -24,9 +24,11 @@ const TOGETHER: f64 = 0.05;
 const STANDS_OUT: f64 = 0.3;
 const UNKNOWN: f64 = 1.0;
 const AT_VALUE: f64 = 0.05;
-/// Shared values are taken for round ones if this part of their rows is at multiples of a power of ten or half of one, and that
-/// they are is less likely than this by chance, as a logarithm.
-const ROUND: (f64, f64) = (0.9, 1.5);
+/// Shared values are taken for round ones if this part of their rows is at multiples of a power of ten or half of one, and if
+/// these are likelier than by chance by this, as a logarithm.
+const ROUND: (f64, f64) = (0.9, 3.0);
+/// Of round values, so many are multiples of the same number.
+const ALIKE: f64 = 0.95;
 /// A bin of at most this part of the range that is heavy by itself holds a shared value.
 const NARROW: f64 = 1e-3;
 
@@ -120,9 +122,9 @@ impl Look {
                 Some(Counted { masses: near(&freed[here], &errors, law[bin]), parts, errors })
             })
             .collect();
-        let is_round = self.is_round(&schema.columns()[self.cells.column()].kind, counted.iter().flatten());
+        let round = self.round_to(&schema.columns()[self.cells.column()].kind, counted.iter().flatten());
         let seen = |(bin, counted): (usize, &Option<Counted>)| {
-            Some(self.seen(schema, (cells, bin, [ends[bin], ends[bin + 1]]), counted.as_ref()?, is_round))
+            Some(self.seen(schema, (cells, bin, [ends[bin], ends[bin + 1]]), counted.as_ref()?, round))
         };
         counted.iter().enumerate().map(seen).collect()
     }
@@ -137,9 +139,10 @@ impl Look {
         (self.edges[part], self.edges[part + 1])
     }
 
-    /// Whether the values that many rows share are round: whether there is a power of ten, or half of one, of which there are
-    /// multiples in their parts, though these are narrower. Values in other units, or quotients, have as many digits as fit.
-    fn is_round<'a>(&self, kind: &Kind, counted: impl Iterator<Item = &'a Counted>) -> bool {
+    /// What the values that many rows share are multiples of, if they are round: the least power of ten, or half of one, of
+    /// which there are more multiples in their parts than parts of that width have by chance. Values in other units, or quotients,
+    /// have as many digits as fit.
+    fn round_to<'a>(&self, kind: &Kind, counted: impl Iterator<Item = &'a Counted>) -> Option<f64> {
         // The rows of each part, what there is a multiple of, and the width of the part.
         let mut shared: Vec<(f64, f64, f64)> = Vec::new();
         for counted in counted {
@@ -149,11 +152,15 @@ impl Look {
             }
         }
         let total: f64 = shared.iter().map(|(mass, ..)| mass).sum();
-        shared.iter().any(|(_, step, _)| {
-            let multiples = || shared.iter().filter(|(_, other, _)| other >= step);
-            let evidence: f64 = multiples().map(|(.., width)| (step / width).ln()).sum();
-            multiples().map(|(mass, ..)| mass).sum::<f64>() >= ROUND.0 * total && evidence > ROUND.1
-        })
+        let are_multiples = |step: f64| {
+            let multiples = shared.iter().filter(|(_, other, _)| *other >= step).map(|(mass, ..)| mass);
+            let evidence = |(_, other, width): &(f64, f64, f64)| {
+                let chance = (width / step).min(ALIKE);
+                if *other >= step { (ALIKE / chance).ln() } else { ((1.0 - ALIKE) / (1.0 - chance)).ln() }
+            };
+            multiples.sum::<f64>() >= ROUND.0 * total && shared.iter().map(evidence).sum::<f64>() > ROUND.1
+        };
+        shared.iter().map(|(_, step, _)| *step).filter(|step| are_multiples(*step)).min_by(f64::total_cmp)
     }
 
     fn seen(
@@ -161,7 +168,7 @@ impl Look {
         schema: &Schema,
         (cells, bin, ends): (&Cells, usize, [f64; 2]),
         counted: &Counted,
-        is_round: bool,
+        round: Option<f64>,
     ) -> Seen {
         let Counted { parts, masses, errors } = counted;
         let total: f64 = masses.iter().sum();
@@ -186,7 +193,9 @@ impl Look {
             let atom = common_value(kind, low, high).filter(|unit| {
                 // Declared atoms have cells of their own: they are not what is seen here.
                 let is_here = (low..=high).contains(unit) && cells.of(Value::Unit(*unit)) as usize == bin;
-                shared && is_here && (is_round || low <= 0.0 || high >= 1.0)
+                let is_round =
+                    || round.is_some_and(|step| roundness(kind, low, high).is_some_and(|(of, _)| of >= step));
+                shared && is_here && (low <= 0.0 || high >= 1.0 || is_round())
             });
             variance += masses[at].powi(2)
                 * match (shared, atom) {
@@ -298,7 +307,7 @@ mod tests {
             let parts: Vec<usize> = (0..2 * values.len() - 1).collect();
             let masses = parts.iter().map(|part| if part % 2 == 0 { 0.05 } else { 0.0 }).collect();
             let counted = Counted { errors: vec![1e-8; parts.len()], parts, masses };
-            look.is_round(&kind, [&counted].into_iter())
+            look.round_to(&kind, [&counted].into_iter()).is_some()
         };
         let number = || kind("number", 100);
         assert!(is_round(number(), &[40.0], 0.27));
@@ -310,5 +319,9 @@ mod tests {
         let fahrenheit: Vec<f64> = (0..40).map(|i| 32.0 + 1.8 * (f64::from(i) - 10.3)).collect();
         assert!(!is_round(number(), &fahrenheit, 0.011));
         assert!(is_round(kind("integer", 1000), &[7.3, 133.3], 1.0));
+        // Four of five numbers of four digits have a multiple of five in their part.
+        let any = [168_302.0, 173_080.0, 175_180.0, 177_640.0, 177_885.0, 178_440.0, 179_641.0, 182_961.0, 185_213.0];
+        assert!(!is_round(kind("integer", 200_000), &any, 4.0));
+        assert!(is_round(kind("integer", 200_000), &any.map(|x| (x / 100.0).round() * 100.0), 4.0));
     }
 }
