@@ -463,7 +463,7 @@ fn designs_that_cannot_be_built() {
       |
     1 | [[map]]
       | ^^^^^^^
-    unknown field `bin`, expected one of `bins`, `whole`, `halved`, `columns`
+    unknown field `bin`, expected one of `bins`, `whole`, `halved`, `about_zero`, `columns`
 
     > [[map]]⏎kind = 'hist'⏎share = 1.0⏎columns = ['shoe size']
     error: design: the schema has no column `shoe size`

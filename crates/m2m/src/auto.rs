@@ -19,7 +19,9 @@
 //!   The sum of squares would be least at B ∝ σ^(-2/5), but empty bins side by side are told as such and add less
 //!   (`fit/shrink.rs`), so that more of them pay where noise is large. A column of few whole numbers has a cell for each
 //!   (`CANDIDATES`). The first bin is halved again and again, as many numbers are skewed on a scale that the range does not
-//!   tell, and a sliver is cut off the last, where whatever is beyond the range is counted (`HALVED`).
+//!   tell, and a sliver is cut off the last, where whatever is beyond the range is counted (`HALVED`). Numbers that may be
+//!   below 0 and above (profits, changes, differences) crowd at 0, if anywhere: there the bins on either side of 0 are halved instead
+//!   (`ABOUT_ZERO`).
 //! - **Groups** of a numeric column: 0.9 σ^(-1/3), from 3 to 16. A smooth function of two columns adds up noise over b²
 //!   cells with values of size 1 (variance b²σ²), and is smeared by something like b⁻². They are
 //!   formed so that ranks differ least within them, of which counts are made, and also by how far apart the numbers
@@ -107,8 +109,9 @@ const CANDIDATES: [(u32, u32); 11] = [
     (191, 192),
     (251, 256),
 ];
-/// How many times the first bin of a histogram is halved.
+/// How many times the first bin of a histogram is halved, or those on either side of 0.
 const HALVED: u32 = 12;
+const ABOUT_ZERO: u32 = 6;
 /// When groups are formed, how much it counts how far apart the numbers in a group are, beside how far apart their ranks are;
 /// from so many standard deviations from the mean on all numbers are the same.
 const PLACES: f64 = 0.4;
@@ -421,7 +424,7 @@ fn noised(plan: &Plan, sums: Vec<Vec<i128>>, draw: &mut Draw<'_>) -> Vec<Vec<i64
 }
 
 fn histograms((bins, whole): (u32, u32)) -> MapSpec {
-    MapSpec::Hist(HistSpec { bins, whole: Some(whole), halved: HALVED, columns: Vec::new() })
+    MapSpec::Hist(HistSpec { bins, whole: Some(whole), halved: HALVED, about_zero: ABOUT_ZERO, columns: Vec::new() })
 }
 
 /// The noise of the histograms, however many cells they have.
@@ -661,9 +664,9 @@ impl Tables<'_> {
         let (used, tables) = places(tables);
         let histograms = self.histograms()?;
         let column = |at: &u32| {
-            let Histogram { name, bins, halved, cells, law } = &histograms[*at as usize];
+            let Histogram { name, bins, halved, about_zero, cells, law } = &histograms[*at as usize];
             let groups = self.formed(cells, law, groups);
-            MergedColumn { name: name.clone(), bins: *bins, halved: *halved, groups }
+            MergedColumn { name: name.clone(), bins: *bins, halved: *halved, about_zero: *about_zero, groups }
         };
         Ok(Block { share, map: MapSpec::Merged(MergedSpec { columns: used.iter().map(column).collect(), tables }) })
     }
@@ -676,9 +679,9 @@ impl Tables<'_> {
 
     /// The columns of numbers with the signs of their cells, where these are not all the same.
     fn signed(&self, groups: u32) -> Result<Vec<Option<SignColumn>>, Error> {
-        let signed = |Histogram { name, bins, halved, cells, law }: Histogram| {
+        let signed = |Histogram { name, bins, halved, about_zero, cells, law }: Histogram| {
             let signs = signs(&cells, &law, &self.formed(&cells, &law, groups))?;
-            Some(SignColumn { name, bins, halved, signs })
+            Some(SignColumn { name, bins, halved, about_zero, signs })
         };
         Ok(self.histograms()?.into_iter().map(signed).collect())
     }
@@ -745,7 +748,8 @@ impl Tables<'_> {
             let sums = self.first.sums()[first..][..cells.len()].iter().map(|sum| *sum as f64);
             let total: f64 = sums.clone().map(|sum| sum.max(0.0)).sum::<f64>().max(1.0);
             let law = simplex(&sums.map(|sum| sum / total).collect::<Vec<_>>());
-            Histogram { name: column.name.clone(), bins: spec.bins_of(column), halved: spec.halved, cells, law }
+            let HistSpec { halved, about_zero, .. } = *spec;
+            Histogram { name: column.name.clone(), bins: spec.bins_of(column), halved, about_zero, cells, law }
         };
         Ok(self.first.map().tables(self.schema)?.into_iter().map(histogram).collect())
     }
@@ -756,6 +760,7 @@ struct Histogram {
     name: String,
     bins: u32,
     halved: u32,
+    about_zero: u32,
     cells: Cells,
     /// The probabilities of the cells.
     law: Vec<f64>,
@@ -1009,6 +1014,7 @@ mod tests {
             HistSpec { bins: spec.bins + 1, ..spec.clone() },
             HistSpec { bins: 100_000, ..spec.clone() },
             HistSpec { halved: spec.halved + 1, ..spec.clone() },
+            HistSpec { about_zero: 0, ..spec.clone() },
             HistSpec { whole: None, ..spec.clone() },
             HistSpec { columns: vec!["x".into()], ..spec.clone() },
         ] {

@@ -35,6 +35,7 @@ pub(super) struct Candidate<'a> {
 struct Fine {
     bins: u32,
     halved: u32,
+    about_zero: u32,
     /// How many cells it has, and which of them make up each bin of the other, if that is so.
     len: usize,
     inside: Vec<Option<Range<usize>>>,
@@ -65,16 +66,17 @@ impl<'a> Candidate<'a> {
 
     /// The table that counts the parts of its bins, where noise of this size leaves something to be seen.
     pub fn table(&self, noise: f64) -> MergedColumn {
-        let mut bins: Vec<usize> = (0..self.hidden.len()).filter(|bin| self.hidden[*bin] > CLEAR * noise).collect();
-        bins.sort_by(|a, b| self.hidden[*b].total_cmp(&self.hidden[*a]));
-        bins.truncate(MOST_BINS);
-        bins.sort_unstable();
-        let Fine { bins: count, halved, len, inside } = &self.fine;
+        let mut looked: Vec<usize> = (0..self.hidden.len()).filter(|bin| self.hidden[*bin] > CLEAR * noise).collect();
+        looked.sort_by(|a, b| self.hidden[*b].total_cmp(&self.hidden[*a]));
+        looked.truncate(MOST_BINS);
+        looked.sort_unstable();
+        let Fine { bins, halved, about_zero, len, inside } = &self.fine;
         // All else, missing numbers among it, is one group.
         let mut groups = vec![0; *len];
-        let inside = bins.iter().filter_map(|bin| inside[*bin].clone()).flatten();
+        let inside = looked.iter().filter_map(|bin| inside[*bin].clone()).flatten();
         inside.zip(1..).for_each(|(cell, group)| groups[cell] = group);
-        MergedColumn { name: self.histogram.name.clone(), bins: *count, halved: *halved, groups }
+        let name = self.histogram.name.clone();
+        MergedColumn { name, bins: *bins, halved: *halved, about_zero: *about_zero, groups }
     }
 }
 
@@ -91,33 +93,37 @@ pub(super) fn worthwhile(hidden: &[f64], noise: impl Fn(usize) -> Result<f64, Er
 impl Fine {
     /// One that cuts the bins of another into some dozens of parts; nothing if there is none.
     fn new(schema: &Schema, histogram: &Histogram) -> Result<Option<Self>, Error> {
-        let Histogram { name, bins, halved, cells, .. } = histogram;
+        let Histogram { name, bins, halved, about_zero, cells, .. } = histogram;
         let Some(edges) = cells.edges() else { return Ok(None) };
         let kind = &schema.columns()[cells.column()].kind;
-        let (count, halved) = match kind.range().filter(|range| kind.is_whole() && range.transform().is_none()) {
-            Some(range) => {
-                let size = |cell| match cells.describe(schema, cell) {
-                    Cell::Bin { low, high } => high - low + 1.0,
-                    _ => 0.0,
-                };
-                // Those in the middle are as large as the ones that were halved.
-                let inside = (0..edges.len() - 1).map(size).fold(0.0, f64::max);
-                if !(2.0..=MOST_WHOLE).contains(&inside) {
-                    return Ok(None);
+        let (count, halved, about_zero) =
+            match kind.range().filter(|range| kind.is_whole() && range.transform().is_none()) {
+                Some(range) => {
+                    let size = |cell| match cells.describe(schema, cell) {
+                        Cell::Bin { low, high } => high - low + 1.0,
+                        _ => 0.0,
+                    };
+                    // Those in the middle are as large as the ones that were halved.
+                    let inside = (0..edges.len() - 1).map(size).fold(0.0, f64::max);
+                    if !(2.0..=MOST_WHOLE).contains(&inside) {
+                        return Ok(None);
+                    }
+                    let (inside, all) = (inside as u32, range.max() - range.min() + 1.0);
+                    // So many bins of a size that divides this one. Where there are few of them, others of that size may not be
+                    // to be had.
+                    let bins = |size: u32| (all / f64::from(size)).ceil();
+                    let fits = |size: &u32| (all / bins(*size)).ceil() == f64::from(*size);
+                    let sizes =
+                        (2..=2 * PARTS).rev().filter(|parts| inside.is_multiple_of(*parts)).map(|parts| inside / parts);
+                    let Some(size) = sizes.into_iter().find(fits) else { return Ok(None) };
+                    (bins(size) as u32, 0, 0)
                 }
-                let (inside, all) = (inside as u32, range.max() - range.min() + 1.0);
-                // So many bins of a size that divides this one. Where there are few of them, others of that size may not be
-                // to be had.
-                let bins = |size: u32| (all / f64::from(size)).ceil();
-                let fits = |size: &u32| (all / bins(*size)).ceil() == f64::from(*size);
-                let sizes =
-                    (2..=2 * PARTS).rev().filter(|parts| inside.is_multiple_of(*parts)).map(|parts| inside / parts);
-                let Some(size) = sizes.into_iter().find(fits) else { return Ok(None) };
-                (bins(size) as u32, 0)
-            }
-            None => (bins * PARTS, halved.saturating_sub(PARTS.ilog2())),
-        };
-        let spec = HistSpec { columns: vec![name.clone()], halved, ..HistSpec::with_bins(count) };
+                None => {
+                    let finer = |halved: u32| halved.saturating_sub(PARTS.ilog2());
+                    (bins * PARTS, finer(*halved), if cells.is_about_zero() { finer(*about_zero).max(1) } else { 0 })
+                }
+            };
+        let spec = HistSpec { columns: vec![name.clone()], halved, about_zero, ..HistSpec::with_bins(count) };
         let fine = MapSpec::Hist(spec).tables(schema)?.remove(0).1.remove(0);
         let found = fine.edges().unwrap_or_default();
         let place = |edge: f64| {
@@ -131,7 +137,7 @@ impl Fine {
         };
         let inside: Vec<_> = edges.windows(2).map(inside).collect();
         let any = inside.iter().any(Option::is_some);
-        Ok(any.then(|| Self { bins: count, halved, len: fine.len(), inside }))
+        Ok(any.then(|| Self { bins: count, halved, about_zero, len: fine.len(), inside }))
     }
 }
 

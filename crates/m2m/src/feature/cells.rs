@@ -33,7 +33,8 @@ enum Parts {
 ///
 /// Each of them consists of equally many grains. The first may be halved towards the low end of the range, again and again (of
 /// an odd number of grains, the larger half stays), and from the last is cut off as much as is left of the first then, at the
-/// high end. All of it is decided on v rounded to 2⁻³², so that a value which sits on an edge but for the last bits of its
+/// high end. Or an edge is laid at 0, and the bins on either side of it are halved towards it; the first and the last are then as
+/// wide as the range leaves them. All of it is decided on v rounded to 2⁻³², so that a value which sits on an edge but for the last bits of its
 /// arithmetic falls into the upper bin.
 #[derive(Clone, Copy, PartialEq)]
 struct Bins {
@@ -49,6 +50,18 @@ struct Bins {
     end: u64,
     /// How near to it a last bin is cut off, likewise; 0 if there is none, as where whole numbers fill too little of the last.
     cut: u64,
+    /// The bins on either side of 0, which are halved instead.
+    about: Option<About>,
+}
+
+/// Bins that are halved towards the edge between them.
+#[derive(Clone, Copy, PartialEq)]
+struct About {
+    /// The whole number v at that edge, above 1 and below the last.
+    edge: u32,
+    /// Where it is in [0, 1].
+    unit: f64,
+    halved: u32,
 }
 
 impl Bins {
@@ -56,7 +69,28 @@ impl Bins {
         let halved = if bins > 1 { halved } else { 0 };
         let cut = if halved > 0 { 1 << (32 - halved) } else { 0 };
         let end = u64::from(bins) << 32;
-        Self { scale: f64::from(bins), shift: 0.0, whole: bins, halved, grains: 1 << halved, end, cut }
+        Self { scale: f64::from(bins), shift: 0.0, whole: bins, halved, grains: 1 << halved, end, cut, about: None }
+    }
+
+    /// Of the same width, with an edge at a place of [0, 1] towards which both bins beside it are halved. Nothing if either
+    /// end of the range is less than a bin away.
+    fn about(bins: u32, halved: u32, unit: f64) -> Option<Self> {
+        let scale = f64::from(bins);
+        // As v is rounded, so that the place itself is on the edge.
+        let place = (scale * unit * TWO_32).round_ties_even() / TWO_32;
+        let (edge, shift) = (place.ceil(), place.ceil() - place);
+        let fits = place > 1.0 && place < scale - 1.0;
+        let about = About { edge: edge as u32, unit, halved };
+        fits.then(|| Self {
+            scale,
+            shift,
+            whole: (scale + shift).ceil() as u32,
+            halved: 0,
+            grains: 1,
+            end: ((scale + shift) * TWO_32).round() as u64,
+            cut: 0,
+            about: Some(about),
+        })
     }
 
     /// Of span + 1 whole numbers, about as many in each bin; there is at least one in every part of a bin.
@@ -81,21 +115,24 @@ impl Bins {
         let is_cut = halved > 0 && in_last > (left * grain) as f64;
         let fixed = |numbers: f64| (numbers / size * TWO_32).round() as u64;
         let cut = if is_cut { fixed((left * grain) as f64) } else { 0 };
-        Self { scale: span / size, shift: 0.5 / size, whole, halved, grains, end: fixed(span + 1.0), cut }
+        Self { scale: span / size, shift: 0.5 / size, whole, halved, grains, end: fixed(span + 1.0), cut, about: None }
     }
 
     fn len(&self) -> u32 {
-        self.halved + self.whole + u32::from(self.cut > 0)
+        self.halved + self.whole + u32::from(self.cut > 0) + self.about.map_or(0, |about| 2 * about.halved)
     }
 
     #[inline(always)]
     fn of(&self, u: f64) -> u32 {
         let place = u.mul_add(self.scale, ORIGIN + self.shift);
         let whole = ((place.to_bits() >> 32) as u32).wrapping_sub(ORIGIN_HIGH).min(self.whole - 1);
-        if self.halved == 0 {
+        if self.halved == 0 && self.about.is_none() {
             return whole;
         }
         let v = place.to_bits().wrapping_sub(ORIGIN.to_bits()).min(self.end - 1);
+        if let Some(about) = self.about {
+            return about.of(v);
+        }
         if whole > 0 {
             return self.halved + whole + u32::from(self.end - 1 - v < self.cut);
         }
@@ -108,6 +145,9 @@ impl Bins {
 
     /// Where the bins begin and end, as numbers v.
     fn edges(&self) -> Vec<f64> {
+        if let Some(about) = self.about {
+            return about.edges(self.shift, self.whole, self.end as f64 / TWO_32);
+        }
         let half =
             |halved: u32| f64::from(u64::from(self.grains).div_ceil(1 << halved) as u32) / f64::from(self.grains);
         let end = self.end as f64 / TWO_32;
@@ -124,7 +164,38 @@ impl Bins {
         let mut units: Vec<f64> =
             self.edges().iter().map(|v| ((v - self.shift) / self.scale).clamp(0.0, 1.0)).collect();
         *units.last_mut().expect("there is a bin") = 1.0;
+        if let Some(About { edge, unit, halved }) = self.about {
+            units[(edge + halved) as usize] = unit;
+        }
         units
+    }
+}
+
+impl About {
+    /// The bin of a number v, in 2⁻³².
+    #[inline(always)]
+    fn of(self, v: u64) -> u32 {
+        let (whole, part) = ((v >> 32) as u32, v as u32);
+        // How often a bin was halved between its far end and the number.
+        let below = (!part).leading_zeros().min(self.halved);
+        let above = self.halved - part.leading_zeros().min(self.halved);
+        let passed = if whole + 1 == self.edge { below } else { 2 * self.halved };
+        let passed = if whole == self.edge { self.halved + above } else { passed };
+        whole + if whole + 1 < self.edge { 0 } else { passed }
+    }
+
+    /// Where the bins begin and end, from a first v to a last in the last of so many bins.
+    fn edges(self, from: f64, whole: u32, to: f64) -> Vec<f64> {
+        let halves = || (1..=self.halved as i32).map(|times| 0.5f64.powi(times));
+        let edge = f64::from(self.edge);
+        let mut edges = vec![from];
+        edges.extend((1..self.edge).map(f64::from));
+        edges.extend(halves().map(|half| edge - half));
+        edges.push(edge);
+        edges.extend(halves().rev().map(|half| edge + half));
+        edges.extend((self.edge + 1..whole).map(f64::from));
+        edges.push(to);
+        edges
     }
 }
 
@@ -155,8 +226,9 @@ pub enum Cell {
 impl Cells {
     /// Whole numbers get a cell each while there are at most `bins` of them, and cells of equally many
     /// otherwise; other numbers get `bins` cells that are equally wide after the transform. The first of them
-    /// is halved so many times.
-    pub(crate) fn new(schema: &Schema, input: &Input, bins: u32, halved: u32) -> Self {
+    /// is halved so many times, or those on either side of 0 are (`about_zero`), if that is not 0 and if the range goes on
+    /// beyond these bins.
+    pub(crate) fn new(schema: &Schema, input: &Input, bins: u32, halved: u32, about_zero: u32) -> Self {
         let kind = &schema.columns()[input.column].kind;
         let parts = match (input.codes, kind.range()) {
             (Some(codes), _) => Parts::Levels { codes },
@@ -169,7 +241,11 @@ impl Cells {
                     let atoms = if f64::from(bins.whole) <= span { atoms() } else { Arc::new([]) };
                     Parts::Bins { bins, atoms }
                 } else {
-                    Parts::Bins { bins: Bins::even(bins, halved), atoms: atoms() }
+                    let both =
+                        range.min() < 0.0 && range.max() > 0.0 && !matches!(kind, Kind::Date(_) | Kind::Datetime(_));
+                    let zero = (about_zero > 0 && both).then(|| range.unit(0.0));
+                    let about = zero.and_then(|zero| Bins::about(bins, about_zero, zero));
+                    Parts::Bins { bins: about.unwrap_or_else(|| Bins::even(bins, halved)), atoms: atoms() }
                 }
             }
         };
@@ -243,6 +319,11 @@ impl Cells {
         }
     }
 
+    /// Whether bins are halved towards 0 from both sides.
+    pub(crate) fn is_about_zero(&self) -> bool {
+        matches!(&self.parts, Parts::Bins { bins, .. } if bins.about.is_some())
+    }
+
     /// The cells of numbers (bins and atoms) from low to high; nothing for a column of levels.
     pub(crate) fn in_order(&self) -> Option<Vec<usize>> {
         let Parts::Bins { bins, atoms } = &self.parts else { return None };
@@ -313,8 +394,12 @@ fn bin_loop(units: &[f64], bins: &Bins, missing: u32, cells: &mut [u32; PANEL]) 
             *cell = if u.is_nan() { missing } else { place };
         }
     };
-    // Apart, so that the plain case stays a short loop.
-    if bins.halved == 0 { all(Bins { halved: 0, ..*bins }) } else { all(*bins) }
+    // Apart, so that each case is a short loop.
+    match bins {
+        Bins { halved: 0, about: None, .. } => all(Bins { halved: 0, about: None, ..*bins }),
+        Bins { about: None, .. } => all(Bins { about: None, ..*bins }),
+        Bins { about: Some(about), .. } => all(Bins { halved: 0, about: Some(*about), ..*bins }),
+    }
 }
 
 #[cfg(test)]
@@ -346,6 +431,51 @@ mod tests {
             for _ in 0..2000 {
                 let u = random.uniform().powi(1 + random.below(12) as i32);
                 for u in [u, 1.0 - u] {
+                    let at = cells.of(Value::Unit(u)) as usize;
+                    assert!(edges[at] <= u + 1e-9 && u <= edges[at + 1] + 1e-9, "{u} in {at}");
+                }
+            }
+        }
+    }
+
+    /// The same where bins are halved towards 0 from both sides; 0 and the least numbers beside it are in cells of their own.
+    #[test]
+    fn bins_are_halved_towards_zero_from_both_sides() {
+        let mut random = PublicStream::new("test", 31);
+        for at in 0..200 {
+            let (min, max) =
+                (-1.0 - 50.0 * random.uniform(), 1.0 + if at < 100 { 3.0 } else { 0.0 } * random.uniform());
+            let (bins, halved) = [(7, 1), (11, 6), (64, 12), (251, 24)][at % 4];
+            let toml = format!("[[column]]\nname = 'x'\ntype = 'number'\nmin = {min}\nmax = {max}\n");
+            let schema = Schema::from_toml(&toml).unwrap();
+            let range = schema.columns()[0].kind.range().unwrap();
+            let spec = HistSpec { about_zero: halved, halved: 3, ..HistSpec::with_bins(bins) };
+            let cells = MapSpec::Hist(spec).tables(&schema).unwrap().remove(0).1.remove(0);
+            let (zero, scale) = (range.unit(0.0), f64::from(bins));
+            let fits = zero * scale > 1.0 && (1.0 - zero) * scale > 1.0;
+            assert_eq!(cells.is_about_zero(), fits);
+            if !fits {
+                assert_eq!(cells.len() as u32, bins + 3 + 1 + 1);
+                continue;
+            }
+            let edges = cells.edges().unwrap();
+            assert_eq!(edges.len(), cells.len());
+            assert!((edges[0], edges[edges.len() - 1]) == (0.0, 1.0));
+            assert!(edges.windows(2).all(|pair| pair[0] < pair[1]), "{edges:?}");
+            let place = edges.iter().position(|edge| *edge == zero).expect("0 is an edge");
+            for times in 0..=halved as usize {
+                let width = 0.5f64.powi(times as i32) / scale;
+                for (edge, expected) in [
+                    (edges[place - 1 - halved as usize + times], zero - width),
+                    (edges[place + 1 + halved as usize - times], zero + width),
+                ] {
+                    assert!((edge - expected).abs() < 1e-9, "{edge}, not {expected}");
+                }
+            }
+            assert_eq!(cells.of(Value::Unit(zero)) as usize, place);
+            for _ in 0..2000 {
+                let far = random.uniform().powi(1 + random.below(12) as i32);
+                for u in [far, 1.0 - far, zero - far * zero, zero + far * (1.0 - zero)] {
                     let at = cells.of(Value::Unit(u)) as usize;
                     assert!(edges[at] <= u + 1e-9 && u <= edges[at + 1] + 1e-9, "{u} in {at}");
                 }

@@ -223,6 +223,10 @@ pub struct HistSpec {
     /// the range. If it is at all, the last is cut as near to the high end, unless whole numbers leave too little of it.
     #[serde(skip_serializing_if = "not_halved")]
     pub halved: u32,
+    /// How many times the bins on either side of 0 are halved towards it instead, where the range of a column that is not of
+    /// whole numbers goes on beyond both: numbers that may be below 0 crowd there, if anywhere. Bins begin at 0 then.
+    #[serde(skip_serializing_if = "not_halved")]
+    pub about_zero: u32,
     /// The columns that are used; all when empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
@@ -237,7 +241,7 @@ impl Default for HistSpec {
 impl HistSpec {
     /// Histograms of all columns.
     pub fn with_bins(bins: u32) -> Self {
-        Self { bins, whole: None, halved: 0, columns: Vec::new() }
+        Self { bins, whole: None, halved: 0, about_zero: 0, columns: Vec::new() }
     }
 
     /// How many bins a column is cut into.
@@ -295,6 +299,9 @@ pub struct MergedColumn {
     /// How many times its first bin is halved, likewise.
     #[serde(default, skip_serializing_if = "not_halved")]
     pub halved: u32,
+    /// How many times those about 0 are halved, likewise.
+    #[serde(default, skip_serializing_if = "not_halved")]
+    pub about_zero: u32,
     /// The group of each cell of that histogram, numbered from 0.
     pub groups: Vec<u32>,
 }
@@ -320,6 +327,9 @@ pub struct SignColumn {
     /// How many times its first bin is halved, likewise.
     #[serde(default, skip_serializing_if = "not_halved")]
     pub halved: u32,
+    /// How many times those about 0 are halved, likewise.
+    #[serde(default, skip_serializing_if = "not_halved")]
+    pub about_zero: u32,
     /// The sign of each cell of that histogram: -1, 0 or 1.
     pub signs: Vec<i8>,
 }
@@ -543,12 +553,16 @@ impl MapSpec {
         }
     }
 
-    /// The most that the first bin of any column is halved.
+    /// The most that a bin of any column is halved.
     fn halved(&self) -> u32 {
         match self {
-            Self::Hist(spec) => spec.halved,
-            Self::Merged(spec) => spec.columns.iter().map(|column| column.halved).max().unwrap_or(0),
-            Self::Signs(spec) => spec.columns.iter().map(|column| column.halved).max().unwrap_or(0),
+            Self::Hist(spec) => spec.halved.max(spec.about_zero),
+            Self::Merged(spec) => {
+                spec.columns.iter().map(|column| column.halved.max(column.about_zero)).max().unwrap_or(0)
+            }
+            Self::Signs(spec) => {
+                spec.columns.iter().map(|column| column.halved.max(column.about_zero)).max().unwrap_or(0)
+            }
             _ => 0,
         }
     }
@@ -567,7 +581,7 @@ impl MapSpec {
             Ok(())
         };
         if self.halved() > MAX_HALVED {
-            return fail(&format!("halved is {}; give a number up to {MAX_HALVED}", self.halved()));
+            return fail(&format!("bins are halved {} times; give a number up to {MAX_HALVED}", self.halved()));
         }
         match self {
             Self::Rff(spec) => {
@@ -721,8 +735,10 @@ fn check_sigma(sigma: f64) -> Result<(), Error> {
 impl HistSpec {
     fn cells(&self, schema: &Schema) -> Result<Vec<Vec<Cells>>, Error> {
         let inputs = inputs(schema, &Layout::new(schema), &self.columns)?;
-        let cells =
-            |input: &Input| Cells::new(schema, input, self.bins_of(&schema.columns()[input.column]), self.halved);
+        let cells = |input: &Input| {
+            let bins = self.bins_of(&schema.columns()[input.column]);
+            Cells::new(schema, input, bins, self.halved, self.about_zero)
+        };
         Ok(inputs.iter().map(|input| vec![cells(input)]).collect())
     }
 }
@@ -749,7 +765,7 @@ impl TablesSpec {
             .iter()
             .map(|group| {
                 let inputs = inputs(schema, &layout, group)?;
-                Ok(inputs.iter().map(|input| Cells::new(schema, input, self.bins, 0)).collect())
+                Ok(inputs.iter().map(|input| Cells::new(schema, input, self.bins, 0, 0)).collect())
             })
             .collect()
     }
@@ -764,8 +780,8 @@ impl MergedSpec {
             .iter()
             .zip(&inputs)
             .map(|(column, input)| {
-                Cells::new(schema, input, column.bins, column.halved).merge(&column.groups).ok_or_else(|| {
-                    let name = &column.name;
+                let MergedColumn { name, bins, halved, about_zero, groups } = column;
+                Cells::new(schema, input, *bins, *halved, *about_zero).merge(groups).ok_or_else(|| {
                     Error::Design(format!("merged: column `{name}` needs a group for each of its cells, without gaps"))
                 })
             })
@@ -779,7 +795,7 @@ impl SignsSpec {
         let names: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
         let inputs = inputs(schema, &Layout::new(schema), &names)?;
         let cells = |(column, input): (&SignColumn, &Input)| {
-            (Cells::new(schema, input, column.bins, column.halved), column.signs.clone())
+            (Cells::new(schema, input, column.bins, column.halved, column.about_zero), column.signs.clone())
         };
         Signs::new(self.columns.iter().zip(&inputs).map(cells).collect(), self.pairs.clone(), simd)
     }

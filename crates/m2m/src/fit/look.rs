@@ -4,7 +4,7 @@
 //! apart, others are taken together. A part that holds many times the rows of those beside it holds a value that many rows
 //! share. If these values are round, as told by all of them, it is taken for the roundest in its part.
 
-use crate::feature::{Cells, HistSpec, MapSpec};
+use crate::feature::{Cells, HistSpec, MapSpec, MergedColumn};
 use crate::fit::columns::near;
 use crate::fit::shrink::{Tails, shrink_apart};
 use crate::panel::Value;
@@ -71,8 +71,9 @@ pub(super) fn looks(release: &Release, rows: f64) -> Result<Vec<Option<Look>>, E
         for ((first, table), places) in block.map().tables(schema)?.into_iter().zip(&spec.tables) {
             let [cells] = &table[..] else { continue };
             let column = &spec.columns[places[0] as usize];
-            let (columns, halved) = (vec![column.name.clone()], column.halved);
-            let fine = HistSpec { columns, halved, ..HistSpec::with_bins(column.bins) };
+            let MergedColumn { bins, halved, about_zero, .. } = *column;
+            let columns = vec![column.name.clone()];
+            let fine = HistSpec { columns, halved, about_zero, ..HistSpec::with_bins(bins) };
             let unmerged = MapSpec::Hist(fine).tables(schema)?.remove(0).1.remove(0);
             let Some(edges) = unmerged.edges() else { continue };
             let shares = block.sums()[first..][..cells.len()].iter().map(|sum| *sum as f64 / rows).collect();

@@ -221,6 +221,8 @@ pub fn every_map(schema: &Schema, seed: u64) -> Design {
     maps.push(("hist", String::new()));
     maps.push(("hist", format!("bins = 1\n{some}")));
     maps.push(("hist", "bins = 7\nhalved = 9".into()));
+    maps.push(("hist", "bins = 9\nhalved = 2\nabout_zero = 3".into()));
+    maps.push(("hist", format!("bins = 150\nabout_zero = 24\n{all}")));
     maps.push(("hist", format!("bins = 200\nwhole = 3\nhalved = 24\n{all}")));
     maps.push(("tables", ways(1)));
     maps.push(("tables", ways(2)));
@@ -240,11 +242,11 @@ pub fn every_map(schema: &Schema, seed: u64) -> Design {
 /// Products of signs of all pairs of columns, the signs at random; nothing for a single column.
 fn signs(schema: &Schema, names: &[String], seed: u64) -> Option<String> {
     let mut random = Random::new(seed);
-    let spec = HistSpec { columns: names.to_vec(), halved: 2, ..HistSpec::with_bins(5) };
+    let spec = HistSpec { columns: names.to_vec(), halved: 2, about_zero: 4, ..HistSpec::with_bins(5) };
     let histograms = MapSpec::Hist(spec).tables(schema).unwrap();
     let column = |(name, (_, cells)): (&String, &(usize, Vec<Cells>))| {
         let signs: Vec<i64> = (0..cells[0].len()).map(|_| random.below(3) as i64 - 1).collect();
-        format!("{{ name = {name:?}, bins = 5, halved = 2, signs = {signs:?} }}")
+        format!("{{ name = {name:?}, bins = 5, halved = 2, about_zero = 4, signs = {signs:?} }}")
     };
     let columns: Vec<String> = names.iter().zip(&histograms).map(column).collect();
     let pairs: Vec<[usize; 2]> = (0..names.len()).flat_map(|i| (i + 1..names.len()).map(move |j| [i, j])).collect();

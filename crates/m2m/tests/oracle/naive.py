@@ -261,10 +261,10 @@ def bounded(rows, columns, users, max_rows):
 class Cells:
     """The cells of a column: bins, then atoms, then "missing"; for levels, their codes.
 
-    The first bin may be halved again and again; then the last is cut as near to its end.
+    The first bin may be halved again and again; then the last is cut as near to its end. Or both bins beside 0 are halved.
     """
 
-    def __init__(self, column, bins, halved=0, groups=None):
+    def __init__(self, column, bins, halved=0, about_zero=0, groups=None):
         self.codes, self.groups = column.codes, groups
         if self.codes is None:
             self.whole, self.scale, self.shift, self.atoms = bins, float(bins), 0.0, column.atoms
@@ -287,9 +287,19 @@ class Cells:
                 self.halved = min(halved, (self.grains - 1).bit_length()) if self.whole > 1 else 0
                 filled, end = (span + 1.0 - (self.whole - 1) * size) / size, (span + 1.0) / size
                 part = -(-self.grains // 2**self.halved) * grain / size
+            self.zero = None
+            both = column.min < 0 < column.max and column.kind in ("number", "integer")
+            if about_zero > 0 and both and not (column.whole and column.transform == "none"):
+                place = round(column.unit(0.0) * bins * 2**32) / 2**32
+                if 1 < place < bins - 1:
+                    self.zero, self.shift, self.halved = math.ceil(place), math.ceil(place) - place, 0
+                    end = bins + self.shift
+                    self.whole = math.ceil(end)
+                    # Where the parts of either bin end, as parts of it.
+                    self.near = [2**32 >> k for k in range(about_zero, 0, -1)]
             self.end = round(end * 2**32)
             self.cut = round(part * 2**32) if self.halved > 0 and filled > part else 0
-            self.bins = self.halved + self.whole + (self.cut > 0)
+            self.bins = self.halved + self.whole + (self.cut > 0) + (2 * about_zero if self.zero else 0)
             # The grains at which the halves of the first bin begin.
             self.halves = [-(-self.grains // 2**k) for k in range(self.halved, 0, -1)]
         self.count = len(set(groups)) if groups else self.codes or self.bins + len(self.atoms) + 1
@@ -307,13 +317,22 @@ class Cells:
             return self.bins + self.atoms.index(u)
         place = fma(u, self.scale, ORIGIN + self.shift)
         whole = min(math.floor(place) - int(ORIGIN), self.whole - 1)
-        if self.halved == 0:
+        if self.halved == 0 and not self.zero:
             return whole
         # In parts of 2^-32, of which the sum with ORIGIN holds no fewer.
         parts = min(int((place - ORIGIN) * 2.0**32), self.end - 1)
+        if self.zero:
+            beyond = parts - (self.zero << 32)
+            passed = sum(beyond >= -part for part in self.near) + sum(beyond >= part for part in self.near)
+            return (parts >> 32) + passed
         if whole == 0:
             return sum(parts * self.grains >> 32 >= half for half in self.halves)
         return self.halved + whole + (self.end - 1 - parts < self.cut)
+
+
+def halvings(spec):
+    """How many times bins are halved."""
+    return spec.get("halved", 0), spec.get("about_zero", 0)
 
 
 def bins_of(spec, column):
@@ -328,12 +347,12 @@ def table_groups(spec, columns):
     names = [column.name for column in columns]
     places = [names.index(name) for name in spec.get("columns", names)] if spec["kind"] != "merged" else []
     if spec["kind"] == "hist":
-        return [[(place, Cells(columns[place], bins_of(spec, columns[place]), spec.get("halved", 0)))] for place in places]
+        return [[(place, Cells(columns[place], bins_of(spec, columns[place]), *halvings(spec)))] for place in places]
     if spec["kind"] == "merged":
         merged = []
         for column in spec["columns"]:
             place = names.index(column["name"])
-            merged.append((place, Cells(columns[place], column["bins"], column.get("halved", 0), column["groups"])))
+            merged.append((place, Cells(columns[place], column["bins"], *halvings(column), column["groups"])))
         return [[merged[at] for at in table] for table in spec["tables"]]
     groups = [[names.index(name) for name in group] for group in spec.get("groups", [])]
     groups = groups or list(itertools.combinations(places, spec["ways"]))
@@ -590,7 +609,7 @@ def signed_columns(spec, columns):
     made = []
     for column in spec["columns"]:
         place = places[column["name"]]
-        made.append((place, Cells(columns[place], column["bins"], column.get("halved", 0)), column["signs"]))
+        made.append((place, Cells(columns[place], column["bins"], *halvings(column)), column["signs"]))
     return made
 
 

@@ -100,6 +100,10 @@ def places_in(cells, values):
         first = numpy.searchsorted(numpy.array(cells.halves, dtype=numpy.int64), grain, side="right")
         after = cells.end - 1 - parts < cells.cut
         at = numpy.where(whole == 0, first, cells.halved + whole + after)
+        if cells.zero:
+            beyond = parts - (cells.zero << 32)
+            passed = [(beyond >= -part).astype(numpy.int64) + (beyond >= part) for part in cells.near]
+            at = (parts >> 32) + sum(passed)
         for number, atom in enumerate(cells.atoms):
             at[u == atom] = cells.bins + number
         at[missing] = cells.bins + len(cells.atoms)
