@@ -33,7 +33,7 @@
 //!   (`SIGNS`) goes to the products of the signs of two columns, which tell it with a fraction of the noise that it has
 //!   when the cells of a table are added up (a quarter for a table of 5 × 5 cells at the same share, a ninth under pure ε).
 //! - **Values.** The mean of a column adds up the noise of all bins of its histogram, and does not see where in a bin the rows
-//!   are. A small part (`VALUES`) goes to the numbers themselves, each along an interval that follows from the released
+//!   are. A small part of the budget goes to the numbers themselves, each along an interval that follows from the released
 //!   histogram (`interval.rs`), where they tell more of the mean than that does.
 //! - **A closer look.** Where a column is uneven and a bin of it holds many rows, these may well be at few values in it. Such
 //!   bins are cut into some dozens of parts, whose rows are counted with a small part of the budget (`LOOK`), which
@@ -82,14 +82,26 @@ pub struct Weight {
     pub weight: Decimal,
 }
 
-/// The part of the budget for sums that goes to the marginals, and that for all tables of three columns where there are any;
-/// from which standard deviation on of the noise that the first leaves on the share of rows in a cell.
-const SHARES: [(f64, &str, &str); 3] = [(0.0025, "0.4", "0.2"), (4.7e-4, "0.43", "0.2"), (0.0, "0.55", "0.15")];
+/// Parts of the budget for sums.
+struct Shares {
+    /// From which standard deviation on of the noise that the first leaves on the share of rows in a cell.
+    from: f64,
+    /// For the marginals.
+    marginals: &'static str,
+    /// For all tables of three columns, where there are any.
+    triples: &'static str,
+    /// For the values of single columns, where they tell more than histograms: under Gaussian noise, and under other noise,
+    /// which shrinks faster with the share.
+    values: [&'static str; 2],
+}
+
+const SHARES: [Shares; 3] = [
+    Shares { from: 0.0025, marginals: "0.4", triples: "0.2", values: ["0.05", "0.08"] },
+    Shares { from: 4.7e-4, marginals: "0.43", triples: "0.2", values: ["0.05", "0.1"] },
+    Shares { from: 0.0, marginals: "0.55", triples: "0.15", values: ["0.05", "0.08"] },
+];
 /// The part of it that goes to products of signs, where two columns have them.
 const SIGNS: &str = "0.04";
-/// The part of it that goes to the values of single columns, where they tell more than histograms: under Gaussian noise, and
-/// under other noise, which shrinks faster with the share.
-const VALUES: [&str; 2] = ["0.05", "0.08"];
 /// The part of it that goes to a closer look into bins, where there are some to be looked into.
 const LOOK: &str = "0.05";
 /// The group in the middle of a column has no sign if that costs less than this part of what signs tell of ranks.
@@ -312,20 +324,21 @@ fn rehearse(calibration: &Calibration<'_>, schema: &Schema, auto: &Auto) -> Resu
     let weights = Weights::new(schema, auto)?;
     let (signs, look): (Decimal, Decimal) = (SIGNS.parse()?, LOOK.parse()?);
     calibration.count()?;
-    let values = values_share(marginals(calibration, schema, SHARES[0].1.parse()?)?)?;
     let (pairs, triples, numeric) = (weights.pairs(), weights.triples(), weights.numeric_pairs(schema));
     if !numeric.is_empty() {
         calibration.cube(numeric.len(), 1, signs)?;
     }
     let columns = schema.columns().iter().filter(|column| column.kind.range().is_some()).count();
     if columns > 0 {
-        calibration.cube(columns, GRID as u64, values)?;
         calibration.tables(columns, look)?;
     }
-    for (_, first, third) in SHARES {
-        let (first, third): (Decimal, Decimal) = (first.parse()?, third.parse()?);
+    for shares in &SHARES {
+        let (first, third): (Decimal, Decimal) = (shares.marginals.parse()?, shares.triples.parse()?);
         let rest = Decimal::ONE - first;
-        marginals(calibration, schema, first)?;
+        let values = shares.values(marginals(calibration, schema, first)?)?;
+        if columns > 0 {
+            calibration.cube(columns, GRID as u64, values)?;
+        }
         for (share, tables) in [
             (rest, &pairs),
             (rest - signs - values - look, &pairs),
@@ -436,9 +449,9 @@ fn marginals(calibration: &Calibration<'_>, schema: &Schema, share: Decimal) -> 
 fn chosen(calibration: &Calibration<'_>, schema: &Schema, rows: f64) -> Result<Block, Error> {
     let noise = |share| Ok::<_, Error>(marginals(calibration, schema, share)?.standard_deviation(1) / rows.max(1.0));
     let mut share = Decimal::ZERO;
-    for (from, part, _) in SHARES {
-        share = part.parse()?;
-        if noise(share)? >= from {
+    for Shares { from, marginals, .. } in &SHARES {
+        share = marginals.parse()?;
+        if noise(share)? >= *from {
             break;
         }
     }
@@ -452,19 +465,17 @@ fn is_gaussian(mechanism: Mechanism) -> bool {
     matches!(mechanism, Mechanism::DiscreteGaussian { .. })
 }
 
-/// The share of all values beside noise of this kind.
-fn values_share(mechanism: Mechanism) -> Result<Decimal, Error> {
-    VALUES[usize::from(!is_gaussian(mechanism))].parse()
-}
-
-/// The share of all tables of three columns beside that of the marginals.
-fn third(marginals: Decimal) -> Result<Decimal, Error> {
-    for (_, first, third) in SHARES {
-        if first.parse::<Decimal>()? == marginals {
-            return third.parse();
-        }
+impl Shares {
+    /// Those beside this share of the marginals.
+    fn beside(marginals: Decimal) -> Result<&'static Self, Error> {
+        let same = |shares: &&Self| shares.marginals.parse::<Decimal>().is_ok_and(|share| share == marginals);
+        SHARES.iter().find(same).ok_or_else(no_first_round)
     }
-    Err(no_first_round())
+
+    /// That of all values beside noise of this kind.
+    fn values(&self, mechanism: Mechanism) -> Result<Decimal, Error> {
+        self.values[usize::from(!is_gaussian(mechanism))].parse()
+    }
 }
 
 /// A table, by the places of its columns.
@@ -567,8 +578,9 @@ impl Tables<'_> {
     /// numeric columns, their values, and what is found in bins that are looked into.
     fn blocks(&self, share: Decimal) -> Result<Vec<Block>, Error> {
         let (pairs, triples) = (self.weights.pairs(), self.weights.triples());
-        let (third, signs): (Decimal, Decimal) = (third(Decimal::ONE - share)?, SIGNS.parse()?);
-        let mut single = self.values(values_share(self.first.noise())?)?.into_iter().collect::<Vec<_>>();
+        let shares = Shares::beside(Decimal::ONE - share)?;
+        let (third, signs): (Decimal, Decimal) = (shares.triples.parse()?, SIGNS.parse()?);
+        let mut single = self.values(shares.values(self.first.noise())?)?.into_iter().collect::<Vec<_>>();
         single.extend(self.closer_look(LOOK.parse()?)?);
         let mut rest = share;
         let mut of_three = Vec::new();
