@@ -156,7 +156,8 @@ const MAX_COLUMNS: usize = 400;
 /// never spent.
 pub fn first_round() -> Design {
     let share: Decimal = "0.01".parse().expect("a decimal");
-    let mut blocks: Vec<Block> = CANDIDATES.iter().map(|at| Block { share, map: histograms(*at) }).collect();
+    let mut blocks: Vec<Block> =
+        CANDIDATES.iter().map(|at| Block { share, map: histograms(*at, ABOUT_ZERO) }).collect();
     blocks[0].share = blocks[1..].iter().fold(Decimal::ONE, |rest, block| rest - block.share);
     Design::new(blocks).expect("shares that add up to 1")
 }
@@ -300,7 +301,9 @@ impl SecondRound {
 pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Error> {
     check(first.schema())?;
     let [marginals] = first.blocks() else { return Err(no_first_round()) };
-    if !CANDIDATES.iter().any(|candidate| histograms(*candidate) == *marginals.map()) {
+    // Earlier builds laid no edge at 0.
+    let candidates = CANDIDATES.iter().flat_map(|candidate| [ABOUT_ZERO, 0].map(|times| histograms(*candidate, times)));
+    if !candidates.into_iter().any(|candidate| candidate == *marginals.map()) {
         return Err(no_first_round());
     }
     let reserved = first.reserved().ok_or_else(no_first_round)?.share;
@@ -436,8 +439,8 @@ fn noised(plan: &Plan, sums: Vec<Vec<i128>>, draw: &mut Draw<'_>) -> Vec<Vec<i64
     plan.planned().iter().zip(sums).map(noised).collect()
 }
 
-fn histograms((bins, whole): (u32, u32)) -> MapSpec {
-    MapSpec::Hist(HistSpec { bins, whole: Some(whole), halved: HALVED, about_zero: ABOUT_ZERO, columns: Vec::new() })
+fn histograms((bins, whole): (u32, u32), about_zero: u32) -> MapSpec {
+    MapSpec::Hist(HistSpec { bins, whole: Some(whole), halved: HALVED, about_zero, columns: Vec::new() })
 }
 
 /// The noise of the histograms, however many cells they have.
@@ -458,7 +461,7 @@ fn chosen(calibration: &Calibration<'_>, schema: &Schema, rows: f64) -> Result<B
     let bins =
         if is_gaussian(marginals(calibration, schema, share)?) { 5.3 } else { 4.2 } * noise(share)?.powf(-1.0 / 3.0);
     let fits = CANDIDATES.iter().rfind(|(candidate, _)| f64::from(*candidate) <= bins);
-    Ok(Block { share, map: histograms(*fits.unwrap_or(&CANDIDATES[0])) })
+    Ok(Block { share, map: histograms(*fits.unwrap_or(&CANDIDATES[0]), ABOUT_ZERO) })
 }
 
 fn is_gaussian(mechanism: Mechanism) -> bool {
@@ -1022,11 +1025,12 @@ mod tests {
             SecondRound::after(&Release::new(&plan, 500, vec![vec![9; cells]]).unwrap(), &Auto::default())
         };
         assert!(second(&spec).is_ok());
+        assert!(second(&HistSpec { about_zero: 0, ..spec.clone() }).is_ok());
         for other in [
             HistSpec { bins: spec.bins + 1, ..spec.clone() },
             HistSpec { bins: 100_000, ..spec.clone() },
             HistSpec { halved: spec.halved + 1, ..spec.clone() },
-            HistSpec { about_zero: 0, ..spec.clone() },
+            HistSpec { about_zero: spec.about_zero + 1, ..spec.clone() },
             HistSpec { whole: None, ..spec.clone() },
             HistSpec { columns: vec!["x".into()], ..spec.clone() },
         ] {

@@ -76,8 +76,8 @@ impl Bins {
     /// end of the range is less than a bin away.
     fn about(bins: u32, halved: u32, unit: f64) -> Option<Self> {
         let scale = f64::from(bins);
-        // As v is rounded, so that the place itself is on the edge.
-        let place = (scale * unit * TWO_32).round_ties_even() / TWO_32;
+        // As v is rounded, and once only, so that the place itself is on the edge.
+        let place = unit.mul_add(scale, ORIGIN) - ORIGIN;
         let (edge, shift) = (place.ceil(), place.ceil() - place);
         let fits = place > 1.0 && place < scale - 1.0;
         let about = About { edge: edge as u32, unit, halved };
@@ -445,7 +445,7 @@ mod tests {
         for at in 0..200 {
             let (min, max) =
                 (-1.0 - 50.0 * random.uniform(), 1.0 + if at < 100 { 3.0 } else { 0.0 } * random.uniform());
-            let (bins, halved) = [(7, 1), (11, 6), (64, 12), (251, 24)][at % 4];
+            let (bins, halved) = [(7, 1), (11, 6), (6112, 6), (251, 24)][at % 4];
             let toml = format!("[[column]]\nname = 'x'\ntype = 'number'\nmin = {min}\nmax = {max}\n");
             let schema = Schema::from_toml(&toml).unwrap();
             let range = schema.columns()[0].kind.range().unwrap();

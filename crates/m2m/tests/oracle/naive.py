@@ -290,7 +290,7 @@ class Cells:
             self.zero = None
             both = column.min < 0 < column.max and column.kind in ("number", "integer")
             if about_zero > 0 and both and not (column.whole and column.transform == "none"):
-                place = round(column.unit(0.0) * bins * 2**32) / 2**32
+                place = fma(column.unit(0.0), float(bins), ORIGIN) - ORIGIN
                 if 1 < place < bins - 1:
                     self.zero, self.shift, self.halved = math.ceil(place), math.ceil(place) - place, 0
                     end = bins + self.shift
