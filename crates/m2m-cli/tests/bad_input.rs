@@ -757,8 +757,12 @@ fn sums_that_do_not_belong_together() {
     desk.m2m("sketch t.csv --schema small.toml --sums a.sums").ok();
     desk.m2m("sketch t.csv --schema other.toml --sums schema.sums").ok();
     desk.m2m("sketch t.csv --schema small.toml --design hist --sums design.sums").ok();
+    let map = |bins, share| format!("[[map]]\nkind = 'hist'\nbins = {bins}\nwhole = 28\nshare = {share}\n");
+    desk.put("earlier.toml", map(7, "0.98") + &map(11, "0.01") + &map(17, "0.01"));
+    desk.m2m("sketch t.csv --schema small.toml --design earlier.toml --sums earlier.sums").ok();
     desk.put("cut.sums", &desk.get("a.sums")[..300]).put("foreign.sums", "of something else");
     let cases = [
+        "release earlier.sums --rows 9 --epsilon 1 -o x",
         "merge a.sums schema.sums -o x",
         "merge a.sums design.sums -o x",
         "merge a.sums cut.sums -o x",
@@ -767,6 +771,10 @@ fn sums_that_do_not_belong_together() {
         "release cut.sums --epsilon 1 -o x",
     ];
     assert_snapshot!(transcript(&cases, |line| desk.refused(line)), @"
+    > release earlier.sums --rows 9 --epsilon 1 -o x
+    error: design: these are the sums of a first round of another build, which this one cannot go on from
+    hint: sketch the table again
+
     > merge a.sums schema.sums -o x
     error: schema.sums: sums: these parts have another schema or design
     hint: sketch all parts with the same ones

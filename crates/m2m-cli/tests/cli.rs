@@ -420,7 +420,7 @@ fn demo_answers_near_the_truth() {
     let (explanation, counts) = outcome.stdout.split_once("\nSELECT").unwrap();
     let explanation = mask(&mask(explanation, "Rows: about ", " (noise"), "sha256:", "\n");
     assert!(
-        explanation.contains("  values: means of 5 columns, each within an interval; 5 sums, share 0.08, "),
+        explanation.contains("  values: means of 5 columns, each within an interval; 5 sums, share 0.1, "),
         "{explanation}"
     );
     let explanation = masked_tables(&explanation);

@@ -51,7 +51,7 @@ mod interval;
 mod look;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::feature::{
     Block, Cell, Cells, GRID, HistSpec, MapSpec, MergedColumn, MergedSpec, SignColumn, SignsSpec, ValueColumn,
@@ -149,6 +149,10 @@ const MAX_WEIGHT: f64 = 1e6;
 const MAX_WEIGHTS: usize = 400;
 /// The most columns whose pairs are tabulated.
 const MAX_COLUMNS: usize = 400;
+/// At most so many groups of cells are written down, in two or three digits each: a release is a file that can be opened again.
+/// The bins of a column of numbers are fewer than this.
+const MAX_WRITTEN: usize = 1 << 25;
+const MOST_BINS: usize = 512;
 
 /// The sums of a first round, made before its budget is known: all the histograms that may be chosen.
 ///
@@ -160,6 +164,32 @@ pub fn first_round() -> Design {
         CANDIDATES.iter().map(|at| Block { share, map: histograms(*at, ABOUT_ZERO) }).collect();
     blocks[0].share = blocks[1..].iter().fold(Decimal::ONE, |rest, block| rest - block.share);
     Design::new(blocks).expect("shares that add up to 1")
+}
+
+/// Refuses the sums of a first round where they are to be released by themselves: of all histograms that it may choose from, every
+/// one would be published, and next to nothing spent on most. Those of another build cannot go on at all.
+pub(crate) fn refuse_first_round(design: &Design) -> Result<(), Error> {
+    if *design == first_round() {
+        return Err(Error::Design(
+            "these are all histograms that a first round may choose from; release them as the first of two rounds"
+                .into(),
+        ));
+    }
+    let share: Decimal = "0.01".parse().expect("a decimal");
+    let bins = |block: &Block| match &block.map {
+        MapSpec::Hist(spec) if spec.whole.is_some() && spec.columns.is_empty() => Some(spec.bins),
+        _ => None,
+    };
+    let grow = |pair: &[Block]| {
+        pair[1].share == share && matches!((bins(&pair[0]), bins(&pair[1])), (Some(fewer), Some(more)) if fewer < more)
+    };
+    if design.blocks().len() > 2 && design.blocks().windows(2).all(grow) {
+        return Err(Error::Design(
+            "these are the sums of a first round of another build, which this one cannot go on from; sketch the table again"
+                .into(),
+        ));
+    }
+    Ok(())
 }
 
 /// The first round: the count and the marginals.
@@ -511,7 +541,29 @@ impl Weights {
         if weights.pairs().is_empty() {
             return Err(Error::Design("auto: every pair of columns has weight 0; take --design hist".into()));
         }
+        if !weights.given.is_empty() && weights.written(schema) > MAX_WRITTEN {
+            return Err(Error::Design(
+                "auto: tables of each weight name the group of every level, which is too much for so many; give fewer weights"
+                    .into(),
+            ));
+        }
         Ok(weights)
+    }
+
+    /// How many groups of cells are written down: tables of each weight have a block that names that of every cell of their
+    /// columns.
+    fn written(&self, schema: &Schema) -> usize {
+        let cells = |at: u32| {
+            let kind = &schema.columns()[at as usize].kind;
+            kind.codes()
+                .map_or_else(|| MOST_BINS + kind.range().map_or(0, |range| range.atoms().len()), |codes| codes as usize)
+        };
+        let of_tables = |tables: Vec<Places>| {
+            let of_weight = |table: &Places| table.iter().map(|at| (self.of(table).to_bits(), *at)).collect::<Vec<_>>();
+            let named: HashSet<(u64, u32)> = tables.iter().flat_map(of_weight).collect();
+            named.into_iter().map(|(_, at)| cells(at)).sum::<usize>()
+        };
+        of_tables(self.pairs()) + of_tables(self.triples())
     }
 
     fn of(&self, table: &[u32]) -> f64 {
@@ -1037,6 +1089,48 @@ mod tests {
             let error = second(&other).err().expect("it is refused").to_string();
             assert!(error.contains("a second round follows a first one"), "{other:?}: {error}");
         }
+    }
+
+    /// Sums of all histograms that there can be are no ordinary design, whichever build made them.
+    #[test]
+    fn first_rounds_are_not_released_by_themselves() {
+        let of = |about_zero: u32| {
+            let map = |(bins, whole)| histograms((bins, whole), about_zero);
+            let mut blocks: Vec<Block> =
+                CANDIDATES.iter().map(|at| Block { share: "0.01".parse().unwrap(), map: map(*at) }).collect();
+            blocks[0].share = "0.9".parse().unwrap();
+            Design::new(blocks).unwrap()
+        };
+        assert_eq!(of(ABOUT_ZERO), first_round());
+        let refused = |design: &Design| refuse_first_round(design).unwrap_err().to_string();
+        assert!(refused(&first_round()).contains("the first of two rounds"));
+        assert!(refused(&of(0)).contains("another build"));
+        let single = Design::single(histograms(CANDIDATES[0], 0));
+        assert!(refuse_first_round(&single).is_ok() && refuse_first_round(&Design::parse("hist").unwrap()).is_ok());
+    }
+
+    /// What cannot be opened again is refused before anything is spent.
+    #[test]
+    fn weights_of_many_levels_are_refused_where_a_release_would_be_huge() {
+        let levels: Vec<String> = (0..200_000).map(|at| format!("'{at}'")).collect();
+        let mut toml = format!("[[column]]\nname='k'\ntype='category'\nlevels=[{}]\n", levels.join(","));
+        (0..200).for_each(|at| toml += &format!("[[column]]\nname='b{at}'\ntype='boolean'\n"));
+        let schema = Schema::from_toml(&toml).unwrap();
+        let privacy = Privacy::new(Budget::new(Some(Decimal::ONE), None, None).unwrap());
+        let auto = |count: u32| {
+            let weight = |at| Weight {
+                columns: vec!["k".into(), format!("b{at}")],
+                weight: format!("1.{at:03}").parse().unwrap(),
+            };
+            Auto { rows: None, weights: (1..count).map(weight).collect() }
+        };
+        assert!(FirstRound::new(&schema, &auto(20), privacy).is_ok());
+        let error = FirstRound::new(&schema, &auto(200), privacy).err().expect("it is refused").to_string();
+        assert!(error.contains("give fewer weights"), "{error}");
+        // Where the rounds are made apart, the second is the one that hears of the weights.
+        assert!(Weights::new(&schema, &Auto::default()).is_ok());
+        let error = Weights::new(&schema, &auto(200)).err().expect("it is refused").to_string();
+        assert!(error.contains("give fewer weights"), "{error}");
     }
 
     /// A column of fewer values than there are groups has one for each.

@@ -56,9 +56,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             let message = "these are the sums of a second round; give the release of the first with --after";
             return Err(Mistake(message.into()).into());
         }
-        None if args.rows.is_some() && !is_first => {
-            return Err(Mistake("--rows is for the sums of a first round; leave it out".into()).into());
-        }
         None => {}
     }
     let privacy = args.privacy.privacy()?;
@@ -69,6 +66,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return args.privacy.publish_first(first, file.read()?, &privacy, &args.output, args.force);
     }
     let plan = Plan::new(file.schema(), file.design(), privacy)?;
+    if args.rows.is_some() {
+        return Err(Mistake("--rows is for the sums of a first round; leave it out".into()).into());
+    }
     args.privacy.check_ledger(plan.schema(), plan.privacy(), &args.output)?;
     // The noise is there before the first sum is read.
     let noise = plan.draw()?;

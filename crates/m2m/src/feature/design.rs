@@ -1,5 +1,7 @@
 //! What a curator chooses: which maps, with which parameters, and how the budget is shared between them.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::feature::cells::Cells;
@@ -223,8 +225,9 @@ pub struct HistSpec {
     /// the range. If it is at all, the last is cut as near to the high end, unless whole numbers leave too little of it.
     #[serde(skip_serializing_if = "not_halved")]
     pub halved: u32,
-    /// How many times the bins on either side of 0 are halved towards it instead, where the range of a column that is not of
-    /// whole numbers goes on beyond both: numbers that may be below 0 crowd there, if anywhere. Bins begin at 0 then.
+    /// How many times the bins on either side of 0 are halved towards it instead, where the range of a column goes on beyond
+    /// both: numbers that may be below 0 crowd there, if anywhere. Bins begin at 0 then. Not of dates, nor of whole numbers
+    /// without a transform.
     #[serde(skip_serializing_if = "not_halved")]
     pub about_zero: u32,
     /// The columns that are used; all when empty.
@@ -371,6 +374,8 @@ pub struct CustomSpec {
 }
 
 const MAX_TABLES: usize = 100_000;
+/// Columns of all tables of a map, added up: what a file may ask for before its cells are counted.
+const MAX_PLACES: usize = 1 << 20;
 /// The most bins of a column.
 const MAX_BINS: u32 = 100_000;
 /// The first bin of a histogram is halved at most so many times.
@@ -612,10 +617,19 @@ impl MapSpec {
             Self::Hist(HistSpec { whole: Some(whole), .. }) if !(1..=MAX_BINS).contains(whole) => {
                 fail(&format!("whole is {whole}; give a number from 1 to {MAX_BINS}"))
             }
-            Self::Hist(_) | Self::Tables(_) => Ok(()),
+            Self::Hist(_) => Ok(()),
+            Self::Tables(TablesSpec { groups, .. }) => {
+                if groups.len() > MAX_TABLES || groups.iter().map(Vec::len).sum::<usize>() > MAX_PLACES {
+                    return fail(&format!("give at most {MAX_TABLES} groups, of {MAX_PLACES} columns in all"));
+                }
+                Ok(())
+            }
             Self::Merged(spec) => {
                 if spec.tables.is_empty() || spec.tables.len() > MAX_TABLES {
                     return fail(&format!("give from 1 to {MAX_TABLES} tables"));
+                }
+                if spec.tables.iter().map(Vec::len).sum::<usize>() > MAX_PLACES {
+                    return fail(&format!("give tables of at most {MAX_PLACES} columns in all"));
                 }
                 if spec.columns.iter().any(|column| !(1..=MAX_BINS).contains(&column.bins)) {
                     return fail(&format!("give every column from 1 to {MAX_BINS} bins"));
@@ -761,13 +775,12 @@ impl TablesSpec {
                 self.ways
             )));
         }
-        groups
-            .iter()
-            .map(|group| {
-                let inputs = inputs(schema, &layout, group)?;
-                Ok(inputs.iter().map(|input| Cells::new(schema, input, self.bins, 0, 0)).collect())
-            })
-            .collect()
+        // Those of one column share their atoms, however many groups it is in.
+        let mut of_column: HashMap<usize, Cells> = HashMap::new();
+        let mut cells = |input: &Input| {
+            of_column.entry(input.column).or_insert_with(|| Cells::new(schema, input, self.bins, 0, 0)).clone()
+        };
+        groups.iter().map(|group| Ok(inputs(schema, &layout, group)?.iter().map(&mut cells).collect())).collect()
     }
 }
 
@@ -849,6 +862,22 @@ mod tests {
         assert_eq!(short, long);
         let json = serde_json::to_string(&Design::default()).unwrap();
         assert_eq!(serde_json::from_str::<Design>(&json).unwrap(), Design::default());
+    }
+
+    /// What a file asks for is refused before any of it is made.
+    #[test]
+    fn tables_of_millions_of_columns_are_refused() {
+        let schema = Schema::from_toml("[[column]]\nname='a'\ntype='boolean'").unwrap();
+        let column = MergedColumn { name: "a".into(), bins: 1, halved: 0, about_zero: 0, groups: vec![0; 3] };
+        let tables = |count| vec![(0..2000).collect::<Vec<u32>>(); count];
+        let merged = |count| MapSpec::Merged(MergedSpec { columns: vec![column.clone(); 2000], tables: tables(count) });
+        let groups = |count| {
+            MapSpec::Tables(TablesSpec { groups: vec![vec!["a".into(); 2000]; count], ..TablesSpec::default() })
+        };
+        for map in [merged(600), groups(600)] {
+            let error = map.tables(&schema).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("columns in all"), "{error}");
+        }
     }
 
     #[test]

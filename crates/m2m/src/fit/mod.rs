@@ -199,11 +199,12 @@ const MAX_TAU: f64 = 1.0;
 const UNSEEN_TAU: f64 = 0.1;
 const HELD: f64 = 0.25;
 /// Points by which errors of models are judged, at most: errors need not be known as well as what they are errors of.
-const JUDGES: usize = 20_000;
-/// Models are learned on so many points for each row, or on [`JUDGES`].
+const JUDGES: usize = 10_000;
+/// Models are learned on so many points for each row, and on so many at least.
 const LEARNED_ON: f64 = 2.0;
+const LEAST_LEARNED_ON: usize = 20_000;
 /// Points are raked until they are this near to all tables, as a part of all rows: much nearer than random points are.
-const RAKED: f64 = 3e-4;
+const RAKED: f64 = 1e-3;
 /// Or until a sweep leaves more than this part of the distance of the last.
 const SLOW: f64 = 0.97;
 /// Where points are in tables is kept for so many of them, at most.
@@ -1034,7 +1035,7 @@ impl Fit {
     }
 
     fn model_count(&self) -> usize {
-        ((LEARNED_ON * self.rows) as usize).max(JUDGES).min(self.options.samples)
+        ((LEARNED_ON * self.rows) as usize).max(LEAST_LEARNED_ON).min(self.options.samples)
     }
 
     fn raked_points(&self, interactions: &Interactions, count: usize) -> (Arc<Points>, Vec<f64>) {

@@ -17,6 +17,7 @@ pub use sensitivity::{Sensitivity, sensitivity};
 
 use serde::{Deserialize, Serialize};
 
+use crate::auto::refuse_first_round;
 use crate::feature::{Block, Body};
 use crate::schema::Unit;
 use crate::{Decimal, Design, Error, Release, Schema};
@@ -190,6 +191,7 @@ impl Plan {
         if design.reserved() != Decimal::ZERO {
             return Err(Error::Design("these are the maps of one of two rounds; release them by the rounds".into()));
         }
+        refuse_first_round(design)?;
         Self::calibrated(&Calibration::new(schema, privacy)?, design)
     }
 

@@ -243,14 +243,19 @@ fn decimals(size: f64) -> i32 {
     DIGITS - size.log10().ceil() as i32
 }
 
+/// Powers of ten that are exact, so that a quotient by one is the number that its decimal stands for.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+    1e21, 1e22,
+];
+
 /// The nearest decimal with so many digits after the point, if there are such.
 fn rounded(x: f64, places: i32) -> f64 {
-    // Powers of ten up to this are exact, so that the quotient is the number that its decimal stands for.
-    if !(0..=22).contains(&places) {
-        return x;
+    match usize::try_from(places).ok().and_then(|places| POWERS.get(places)) {
+        // 0 has no sign.
+        Some(power) => (x * power).round() / power + 0.0,
+        None => x,
     }
-    let power = 10f64.powi(places);
-    (x * power).round() / power
 }
 
 impl Kind {
