@@ -199,9 +199,9 @@ const MAX_TAU: f64 = 1.0;
 const UNSEEN_TAU: f64 = 0.1;
 const HELD: f64 = 0.25;
 /// Points by which errors of models are judged, at most: errors need not be known as well as what they are errors of.
-const JUDGES: usize = 10_000;
+const JUDGES: usize = 5_000;
 /// Models are learned on so many points for each row, and on so many at least.
-const LEARNED_ON: f64 = 2.0;
+const LEARNED_ON: f64 = 1.5;
 const LEAST_LEARNED_ON: usize = 20_000;
 /// Points are raked until they are this near to all tables, as a part of all rows: much nearer than random points are.
 const RAKED: f64 = 1e-3;

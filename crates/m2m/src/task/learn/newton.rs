@@ -38,7 +38,7 @@ pub(super) const CHUNK: usize = 512;
 const MAX_STEPS: usize = 100;
 
 /// Points from which the search for a minimum over all of them starts, if there are several times as many.
-const FEW: usize = 8192;
+const FEW: usize = 4096;
 
 impl Problem {
     /// The first of the points. They are in no order, so the minimum over some thousand of them is near.
