@@ -4,7 +4,7 @@ use faer::Mat;
 
 use crate::feature::{Cells, HistSpec, MapSpec, STEPS, clipped};
 use crate::fit::closed::Closed;
-use crate::fit::look::{Look, Seen, looks, narrow};
+use crate::fit::look::{Look, NARROW, Seen, looks, narrow};
 use crate::fit::points::dot;
 use crate::fit::rows::Rows;
 use crate::fit::separate::Term;
@@ -586,18 +586,22 @@ fn leans(cells: &Cells, probabilities: &[f64], deviation: f64) -> Vec<f64> {
     leans
 }
 
-/// A bin that holds at least this part of the rows and so many times as many as either neighbour is heavy: the column lives
-/// on a finer scale than its bins, and nothing says where in this one the rows are.
+/// A bin that holds at least this part of the rows and so many times as many as either neighbour has on as much room is heavy:
+/// the column lives on a finer scale than its bins, and nothing says where in this one the rows are. Of a narrow bin any part
+/// will do.
 const HEAVY: (f64, f64) = (0.05, 6.0);
 
 /// Which cells are heavy bins.
 fn heavy(cells: &Cells, probabilities: &[f64], deviation: f64) -> Vec<bool> {
-    let bins = cells.edges().map_or(0, |edges| edges.len() - 1);
+    let edges = cells.edges().unwrap_or_default();
+    let bins = edges.len().saturating_sub(1);
+    let width = |bin: usize| edges[bin + 1] - edges[bin];
     let stands_out = |bin: usize| {
         let beside = [bin.wrapping_sub(1), bin + 1].into_iter().filter(|other| *other < bins);
-        let most = beside.map(|other| probabilities[other]).fold(0.0, f64::max);
+        let most = beside.map(|other| probabilities[other] * (width(bin) / width(other)).min(1.0)).fold(0.0, f64::max);
+        let least = if width(bin) < NARROW { 0.0 } else { HEAVY.0 };
         let p = probabilities[bin] - STANDS_OUT * deviation;
-        p > HEAVY.0 && p > HEAVY.1 * most
+        p > least && p > HEAVY.1 * most
     };
     (0..probabilities.len()).map(|cell| cell < bins && stands_out(cell)).collect()
 }
@@ -761,6 +765,30 @@ mod tests {
             }
         }
         assert!((about(heavy, 0.375).0 - 0.485).abs() < 1e-3 && about(heavy, 0.25).1 < 1e-9);
+    }
+
+    /// Rows at the high end are there and not spread over the sliver that holds them, though the bin beside it holds many too;
+    /// so are few rows at the low end, if there is next to nothing beside them.
+    #[test]
+    fn rows_of_a_narrow_end_are_at_the_end() {
+        let schema = Schema::from_toml("[[column]]\nname = 'x'\ntype = 'number'\nmin = 0\nmax = 1\n").unwrap();
+        let spec = HistSpec { halved: 12, ..HistSpec::with_bins(4) };
+        let cells = MapSpec::Hist(spec).tables(&schema).unwrap().remove(0).1.remove(0);
+        let bins = cells.edges().unwrap().len() - 1;
+        let mut probabilities = vec![0.0; cells.len()];
+        (probabilities[0], probabilities[bins - 3], probabilities[bins - 2], probabilities[bins - 1]) =
+            (0.02, 0.4, 0.28, 0.3);
+        let law = Law { variance: vec![1e-8; cells.len()], probabilities, groups: None, trace: TRACE };
+        let (axis, known) = settle(&schema, cells, law, 1e-4, None);
+        let at_least = |threshold: f64| {
+            let above = |value| if let Value::Unit(unit) = value { f64::from(unit >= threshold) } else { 0.0 };
+            let table = axis.tabulate(&[threshold], above);
+            (axis.mean(&table), dot(&known.within, &axis.cell_covariances(&table, &table)).sqrt())
+        };
+        let (ends, inside) = at_least(1.0);
+        assert!((ends - 0.3).abs() < 1e-3 && inside < 3e-3, "{ends} ± {inside}");
+        let (beyond_low, inside) = at_least(1e-9);
+        assert!((beyond_low - 0.981).abs() < 1e-3 && inside < 2e-3, "{beyond_low} ± {inside}");
     }
 
     /// The projection is optimal: every other point of the simplex is at least as far.

@@ -25,12 +25,15 @@ const STANDS_OUT: f64 = 0.3;
 const UNKNOWN: f64 = 1.0;
 const AT_VALUE: f64 = 0.05;
 /// Shared values are taken for round ones if this part of their rows is at multiples of a power of ten or half of one, and if
-/// these are likelier than by chance by this, as a logarithm.
-const ROUND: (f64, f64) = (0.9, 3.0);
+/// these are likelier than by chance by this, as a logarithm: most values that many rows share are round.
+const ROUND: (f64, f64) = (0.9, 2.0);
 /// Of round values, so many are multiples of the same number.
 const ALIKE: f64 = 0.95;
-/// A bin of at most this part of the range that is heavy by itself holds a shared value.
-const NARROW: f64 = 1e-3;
+/// A bin of less than this part of the range that is heavy by itself holds a shared value.
+pub(super) const NARROW: f64 = 1e-3;
+/// What such a bin at the high end has at the end itself, where all that is beyond is counted too. At the low end numbers may
+/// crowd on any scale.
+const AT_HIGH_END: f64 = 0.999;
 
 /// The parts of a column's bins that were counted.
 pub(super) struct Look {
@@ -56,9 +59,16 @@ pub(super) struct Seen {
 pub(super) fn narrow(schema: &Schema, cells: &Cells, bin: usize, mass: f64) -> Option<Seen> {
     let edges = cells.edges()?;
     let (low, high) = (edges[bin], edges[bin + 1]);
-    let atom = common_value(&schema.columns()[cells.column()].kind, low, high)
+    let kind = &schema.columns()[cells.column()].kind;
+    let atom = common_value(kind, (low, high), &|unit| cells.of(Value::Unit(unit)) as usize == bin)
         .filter(|unit| high - low < NARROW && cells.of(Value::Unit(*unit)) as usize == bin)?;
-    Some(Seen { pieces: vec![Piece { low, high, share: 1.0, atom: Some(atom) }], variance: AT_VALUE * mass * mass })
+    let variance = AT_VALUE * mass * mass;
+    let piece = |low, share, atom| Piece { low, high, share, atom };
+    if atom == 1.0 {
+        let pieces = vec![piece(low, 1.0 - AT_HIGH_END, None), piece(high, AT_HIGH_END, Some(atom))];
+        return Some(Seen { pieces, variance });
+    }
+    Some(Seen { pieces: vec![piece(low, 1.0, Some(atom))], variance })
 }
 
 /// The closer looks that a release holds, by column.
@@ -140,6 +150,12 @@ impl Look {
         (self.edges[part], self.edges[part + 1])
     }
 
+    /// Whether rows with a value were counted in a part. Round values often lie on the edges of parts, and on which side is
+    /// decided by the last bit.
+    fn holds(&self, part: usize, unit: f64) -> bool {
+        self.cells.of(Value::Unit(unit)) as usize == part
+    }
+
     /// What the values that many rows share are multiples of, if they are round: the least power of ten, or half of one, of
     /// which there are more multiples in their parts than parts of that width have by chance. Values in other units, or quotients,
     /// have as many digits as fit.
@@ -149,7 +165,8 @@ impl Look {
         for counted in counted {
             for (at, part) in counted.parts.iter().enumerate().filter(|(at, _)| self.is_shared(counted, *at)) {
                 let (low, high) = self.ends(*part);
-                shared.extend(roundness(kind, low, high).map(|(step, width)| (counted.masses[at], step, width)));
+                let found = roundness(kind, (low, high), &|unit| self.holds(*part, unit));
+                shared.extend(found.map(|(step, width)| (counted.masses[at], step, width)));
             }
         }
         let total: f64 = shared.iter().map(|(mass, ..)| mass).sum();
@@ -191,11 +208,14 @@ impl Look {
             }
             run = 0;
             let shared = self.is_shared(counted, at);
-            let atom = common_value(kind, low, high).filter(|unit| {
+            let holds = |unit: f64| self.holds(parts[at], unit);
+            let atom = common_value(kind, (low, high), &holds).filter(|unit| {
                 // Declared atoms have cells of their own: they are not what is seen here.
-                let is_here = (low..=high).contains(unit) && cells.of(Value::Unit(*unit)) as usize == bin;
-                let is_round =
-                    || round.is_some_and(|step| roundness(kind, low, high).is_some_and(|(of, _)| of >= step));
+                let is_here = cells.of(Value::Unit(*unit)) as usize == bin;
+                let is_round = || {
+                    let found = roundness(kind, (low, high), &holds);
+                    round.is_some_and(|step| found.is_some_and(|(of, _)| of >= step))
+                };
                 shared && is_here && (low <= 0.0 || high >= 1.0 || is_round())
             });
             variance += masses[at].powi(2)
@@ -226,10 +246,10 @@ struct Counted {
 }
 
 /// What the roundest number in an interval of a column's range is a multiple of, and the width of that interval.
-fn roundness(kind: &Kind, low: f64, high: f64) -> Option<(f64, f64)> {
+fn roundness(kind: &Kind, (low, high): (f64, f64), holds: &dyn Fn(f64) -> bool) -> Option<(f64, f64)> {
     let range = kind.range()?;
     let (low, high) = (range.value(low), range.value(high));
-    let (_, step) = roundest(low, high)?;
+    let (_, step) = roundest((low, high), |number| holds(range.unit(number)))?;
     // If there is but one whole number, there is no doubt which it is.
     let alone = kind.is_whole() && high - low < 1.5;
     Some((step, if alone { 0.01 * step } else { high - low }))
@@ -237,19 +257,22 @@ fn roundness(kind: &Kind, low: f64, high: f64) -> Option<(f64, f64)> {
 
 /// The value that many rows share, as a part of a column's range, if they are in this interval of it: an end of the range, where
 /// what lies beyond is counted too, or else the roundest number.
-pub(super) fn common_value(kind: &Kind, low: f64, high: f64) -> Option<f64> {
+pub(super) fn common_value(kind: &Kind, (low, high): (f64, f64), holds: &dyn Fn(f64) -> bool) -> Option<f64> {
     let range = kind.range()?;
     if low <= 0.0 || high >= 1.0 {
         return Some(if low <= 0.0 { 0.0 } else { 1.0 });
     }
-    Some(range.unit(roundest(range.value(low), range.value(high))?.0))
+    let ends = (range.value(low), range.value(high));
+    // It may be beyond an edge by the last bit.
+    Some(range.unit(roundest(ends, |number| holds(range.unit(number)))?.0).clamp(low, high))
 }
 
-/// The roundest number from `low` to `high`, the nearest to the middle if there are several, and what it is a multiple of: a
-/// power of ten or half of one, as large as may be.
-fn roundest(low: f64, high: f64) -> Option<(f64, f64)> {
+/// The roundest number about from `low` to `high` of those that are held, the nearest to the middle if there are several, and what
+/// it is a multiple of: a power of ten or half of one, as large as may be.
+fn roundest((low, high): (f64, f64), holds: impl Fn(f64) -> bool) -> Option<(f64, f64)> {
     const DIGITS: i32 = 16;
-    let (middle, size) = (0.5 * (low + high), low.abs().max(high.abs()));
+    const NEAR: f64 = 1e-9;
+    let (middle, size, near) = (0.5 * (low + high), low.abs().max(high.abs()), NEAR * (high - low));
     if !(low < high && size.is_finite()) {
         return None;
     }
@@ -261,7 +284,7 @@ fn roundest(low: f64, high: f64) -> Option<(f64, f64)> {
         let multiple =
             |times: f64| if power < 0 { times * factor / power_of_ten } else { times * factor * power_of_ten };
         let step = multiple(1.0);
-        let inside = |number: &f64| low <= *number && *number < high;
+        let inside = |number: &f64| low - near <= *number && *number <= high + near && holds(*number);
         let times = middle / step;
         let found = [times.round(), times.floor(), times.ceil()].into_iter().map(multiple).find(inside);
         Some((found?, step))
@@ -284,45 +307,48 @@ mod tests {
             (-12.6, -12.4, -12.5),
             (7.241592, 7.2415927, 7.241592),
         ] {
-            assert_eq!(roundest(low, high).map(|(number, _)| number), Some(expected), "{low} to {high}");
+            let found = roundest((low, high), |number| number < high);
+            assert_eq!(found.map(|(number, _)| number), Some(expected), "{low} to {high}");
         }
-        assert_eq!(roundest(1.0, 1.0), None);
+        assert_eq!(roundest((1.0, 1.0), |_| true), None);
+        // On which side of an edge a number is counted is not told by the edge's last bit.
+        let edge = 0.84f64.next_up();
+        assert_eq!(roundest((edge, 0.841), |_| true).map(|(number, _)| number), Some(0.84));
+        assert_ne!(roundest((edge, 0.841), |number| number > 0.84).map(|(number, _)| number), Some(0.84));
     }
 
     /// Round numbers in narrow parts are no coincidence, nor are less round ones if there are many; others are.
     #[test]
     fn shared_values_are_round_unless_by_chance() {
-        let kind = |of: &str, max: u32| {
+        // Values that stand alone, each in a part of a given width.
+        let is_round = |of: &str, max: f64, values: &[f64], width: f64| {
             let toml = format!("[[column]]\nname = 'x'\ntype = '{of}'\nmin = 0\nmax = {max}\n");
             let schema = Schema::from_toml(&toml).unwrap();
-            let cells = MapSpec::Hist(HistSpec::with_bins(2)).tables(&schema).unwrap().remove(0).1.remove(0);
-            (schema.columns()[0].kind.clone(), cells)
-        };
-        // Values that stand alone, each in a part of a given width.
-        let is_round = |(kind, cells): (Kind, Cells), values: &[f64], width: f64| {
-            let max = kind.range().unwrap().max();
-            let part = |x: &f64| [(x / width).floor() * width / max, ((x / width).floor() + 1.0) * width / max];
-            let edges: Vec<f64> = values.iter().flat_map(part).collect();
-            let (groups, shares, deviation) = (Vec::new(), Vec::new(), 1e-4);
+            let spec = MapSpec::Hist(HistSpec::with_bins((max / width).round() as u32));
+            let cells = spec.tables(&schema).unwrap().remove(0).1.remove(0);
+            let part = |x: &f64| cells.of(Value::Unit(x / max)) as usize;
+            let parts: Vec<usize> = values.iter().flat_map(|x| [part(x), part(x) + 1]).collect();
+            let (edges, groups, shares, deviation) = (cells.edges().unwrap(), Vec::new(), Vec::new(), 1e-4);
             let look = Look { cells, edges, groups, shares, deviation, tails: Tails::Gaussian };
-            let parts: Vec<usize> = (0..2 * values.len() - 1).collect();
-            let masses = parts.iter().map(|part| if part % 2 == 0 { 0.05 } else { 0.0 }).collect();
+            let masses = (0..parts.len()).map(|at| if at % 2 == 0 { 0.05 } else { 0.0 }).collect();
             let counted = Counted { errors: vec![1e-8; parts.len()], parts, masses };
-            look.round_to(&kind, [&counted].into_iter()).is_some()
+            look.round_to(&schema.columns()[0].kind, [&counted].into_iter()).is_some()
         };
-        let number = || kind("number", 100);
-        assert!(is_round(number(), &[40.0], 0.27));
-        assert!(!is_round(number(), &[13.37], 0.27));
+        let is_decimal = |values: &[f64], width| is_round("number", 100.0, values, width);
+        assert!(is_decimal(&[40.0], 0.27));
+        assert!(!is_decimal(&[13.37], 0.27));
+        // On the edges of parts, or what the last bit leaves of them.
+        assert!(is_decimal(&[12.5, 25.0, 62.5], 0.1));
         let halves: Vec<f64> = (0..9).map(|i| 4.5 + 10.0 * f64::from(i)).collect();
-        assert!(is_round(number(), &halves, 0.136));
+        assert!(is_decimal(&halves, 0.136));
         let miles: Vec<f64> = (1..30).map(|i| 1.15078 * f64::from(i)).collect();
-        assert!(!is_round(number(), &miles, 0.13));
+        assert!(!is_decimal(&miles, 0.13));
         let fahrenheit: Vec<f64> = (0..40).map(|i| 32.0 + 1.8 * (f64::from(i) - 10.3)).collect();
-        assert!(!is_round(number(), &fahrenheit, 0.011));
-        assert!(is_round(kind("integer", 1000), &[7.3, 133.3], 1.0));
+        assert!(!is_decimal(&fahrenheit, 0.011));
+        assert!(is_round("integer", 999.0, &[7.0, 133.0], 0.999));
         // Four of five numbers of four digits have a multiple of five in their part.
         let any = [168_302.0, 173_080.0, 175_180.0, 177_640.0, 177_885.0, 178_440.0, 179_641.0, 182_961.0, 185_213.0];
-        assert!(!is_round(kind("integer", 200_000), &any, 4.0));
-        assert!(is_round(kind("integer", 200_000), &any.map(|x| (x / 100.0).round() * 100.0), 4.0));
+        assert!(!is_round("integer", 199_999.0, &any, 4.0));
+        assert!(is_round("integer", 199_999.0, &any.map(|x| (x / 100.0).round() * 100.0), 4.0));
     }
 }
