@@ -757,8 +757,11 @@ fn sums_that_do_not_belong_together() {
     desk.m2m("sketch t.csv --schema small.toml --sums a.sums").ok();
     desk.m2m("sketch t.csv --schema other.toml --sums schema.sums").ok();
     desk.m2m("sketch t.csv --schema small.toml --design hist --sums design.sums").ok();
-    let map = |bins, share| format!("[[map]]\nkind = 'hist'\nbins = {bins}\nwhole = 28\nshare = {share}\n");
-    desk.put("earlier.toml", map(7, "0.98") + &map(11, "0.01") + &map(17, "0.01"));
+    let map = |at: u32| {
+        let share = if at == 1 { "0.9" } else { "0.01" };
+        format!("[[map]]\nkind = 'hist'\nbins = {}\nwhole = 28\nshare = {share}\n", 8 * at)
+    };
+    desk.put("earlier.toml", (1..12).map(map).collect::<String>());
     desk.m2m("sketch t.csv --schema small.toml --design earlier.toml --sums earlier.sums").ok();
     desk.put("cut.sums", &desk.get("a.sums")[..300]).put("foreign.sums", "of something else");
     let cases = [

@@ -13,7 +13,9 @@
 //! Everything follows from public things: the schema, the budget, and the number of rows, which is the released one or
 //! one that the curator states. With σ the standard deviation of the noise on a sum, divided by the number of rows:
 //! - **Shares.** Of what the count leaves, 43% goes to round one, the rest to round two; 40% if the noise is large, as there
-//!   are more pairs than columns to be told from it, and 55% if it is small (`SHARES`).
+//!   are more pairs than columns to be told from it, and 55% if it is small (`SHARES`). If it is so large that tables of
+//!   pairs tell of little but columns that go closely together, 50% (`FAINT`): in many columns of few rows, most of what is to be
+//!   had are the marginals.
 //! - **Bins** of a histogram: 5.3 σ^(-1/3), or 4.2 where noise is not Gaussian and has outliers, from 7 to 251. A distribution
 //!   function adds up noise over B bins (variance Bσ²); a density that leans within a bin is wrong by something like B⁻².
 //!   The sum of squares would be least at B ∝ σ^(-2/5), but empty bins side by side are told as such and add less
@@ -95,11 +97,16 @@ struct Shares {
     values: [&'static str; 2],
 }
 
-const SHARES: [Shares; 3] = [
+const SHARES: [Shares; 4] = [
+    FAINT_SHARES,
     Shares { from: 0.0025, marginals: "0.4", triples: "0.2", values: ["0.05", "0.08"] },
     Shares { from: 4.7e-4, marginals: "0.43", triples: "0.2", values: ["0.05", "0.1"] },
     Shares { from: 0.0, marginals: "0.55", triples: "0.15", values: ["0.05", "0.08"] },
 ];
+/// Those of tables whose pairs of columns are told with so much noise on the share of rows in a cell, if pairs have this part of the
+/// budget.
+const FAINT_SHARES: Shares = Shares { from: f64::INFINITY, marginals: "0.5", triples: "0.2", values: ["0.05", "0.08"] };
+const FAINT: (f64, &str) = (0.055, "0.45");
 /// The part of it that goes to products of signs, where two columns have them.
 const SIGNS: &str = "0.04";
 /// The part of it that goes to a closer look into bins, where there are some to be looked into.
@@ -138,7 +145,8 @@ const WORTH_MERGING: f64 = 0.05;
 const MAX_ADDED: usize = 12;
 /// There are at most so many tables of three columns.
 const MAX_TRIPLES: usize = 5000;
-/// A column of numbers has at most so many groups in tables of two and of three columns.
+/// A column of numbers has at least so many groups if it has enough cells, and at most so many in tables of two and of three columns.
+const FEWEST_GROUPS: f64 = 3.0;
 const MAX_PAIR_GROUPS: usize = 16;
 const MAX_TRIPLE_GROUPS: usize = 8;
 /// Tables of two columns, and of three, have at most so many cells each.
@@ -183,7 +191,8 @@ pub(crate) fn refuse_first_round(design: &Design) -> Result<(), Error> {
     let grow = |pair: &[Block]| {
         pair[1].share == share && matches!((bins(&pair[0]), bins(&pair[1])), (Some(fewer), Some(more)) if fewer < more)
     };
-    if design.blocks().len() > 2 && design.blocks().windows(2).all(grow) {
+    // All builds have had as many of them.
+    if design.blocks().len() == CANDIDATES.len() && design.blocks().windows(2).all(grow) {
         return Err(Error::Design(
             "these are the sums of a first round of another build, which this one cannot go on from; sketch the table again"
                 .into(),
@@ -345,6 +354,7 @@ pub(crate) fn second_design(first: &Release, auto: &Auto) -> Result<Design, Erro
         calibration: &calibration,
         scale,
         first: marginals,
+        histograms: histograms_of(schema, marginals)?,
         weights: &Weights::new(schema, auto)?,
         formed: RefCell::default(),
     };
@@ -481,17 +491,36 @@ fn marginals(calibration: &Calibration<'_>, schema: &Schema, share: Decimal) -> 
 /// The histograms that have as many bins as the noise makes worthwhile, with their share.
 fn chosen(calibration: &Calibration<'_>, schema: &Schema, rows: f64) -> Result<Block, Error> {
     let noise = |share| Ok::<_, Error>(marginals(calibration, schema, share)?.standard_deviation(1) / rows.max(1.0));
-    let mut share = Decimal::ZERO;
-    for Shares { from, marginals, .. } in &SHARES {
-        share = marginals.parse()?;
-        if noise(share)? >= *from {
-            break;
+    let mut share = FAINT_SHARES.marginals.parse()?;
+    if noise_on_pairs(calibration, schema, rows) < FAINT.0 {
+        for Shares { from, marginals, .. } in &SHARES {
+            share = marginals.parse()?;
+            if noise(share)? >= *from {
+                break;
+            }
         }
     }
     let bins =
         if is_gaussian(marginals(calibration, schema, share)?) { 5.3 } else { 4.2 } * noise(share)?.powf(-1.0 / 3.0);
     let fits = CANDIDATES.iter().rfind(|(candidate, _)| f64::from(*candidate) <= bins);
     Ok(Block { share, map: histograms(*fits.unwrap_or(&CANDIDATES[0]), ABOUT_ZERO) })
+}
+
+/// The noise on the share of rows in a cell of two columns of a table with so many rows, whatever its tables will be: beyond
+/// all numbers if that of all pairs is, though weights may leave fewer to be told of.
+fn noise_on_pairs(calibration: &Calibration<'_>, schema: &Schema, rows: f64) -> f64 {
+    let all = Weights { columns: schema.columns().len() as u32, given: Vec::new() };
+    let (pairs, share) = (all.pairs(), FAINT.1.parse().expect("a decimal"));
+    let noise = |tables: &[Places]| calibration.tables(tables.len(), share).ok();
+    let of_cell = |mechanism: Mechanism| mechanism.standard_deviation(1) / rows.max(1.0);
+    let Some(plain) = noise(&pairs) else { return f64::INFINITY };
+    if is_gaussian(plain) || schema.columns().len() > cover::MAX_COLUMNS {
+        return of_cell(plain);
+    }
+    let sizes = sizes(schema, FEWEST_GROUPS as usize);
+    let tables = cover::cover(&pairs, &sizes, MAX_ADDED);
+    let covered = noise(&tables).map(|noise| of_cell(noise) * cover::louder(&pairs, &tables, &sizes));
+    covered.map_or(of_cell(plain), |covered| covered.min(of_cell(plain)))
 }
 
 fn is_gaussian(mechanism: Mechanism) -> bool {
@@ -622,6 +651,8 @@ struct Tables<'a> {
     scale: f64,
     /// What was released of the histograms.
     first: &'a ReleasedBlock,
+    /// The same, column by column.
+    histograms: Vec<Histogram>,
     /// Columns whose tables matter more or less.
     weights: &'a Weights,
     /// The groups of columns that were formed, by how many there can be at most.
@@ -644,19 +675,19 @@ impl Tables<'_> {
             if 3f64.powf(1.5) * noise <= WORTHWHILE {
                 rest = rest - third;
                 let groups = self.groups(third, &triples, triple_groups)?;
-                of_three = self.by_weight(third, &triples, |share, tables| self.tables(share, tables, groups))?;
+                of_three = self.by_weight(third, &triples, groups)?;
             }
         }
         rest = single.iter().fold(rest, |rest, block| rest - block.share);
         let (tables, groups) = self.of_pairs(rest - signs, pairs, of_three.is_empty())?;
-        let signed = self.signed(groups)?;
+        let signed = self.signed(groups);
         let numeric: Vec<Places> = self.weights.numeric_pairs(self.schema);
         let numeric: Vec<Places> =
             numeric.into_iter().filter(|pair| pair.iter().all(|at| signed[*at as usize].is_some())).collect();
         if !numeric.is_empty() {
             rest = rest - signs;
         }
-        let mut blocks = self.by_weight(rest, &tables, |share, tables| self.tables(share, tables, groups))?;
+        let mut blocks = self.by_weight(rest, &tables, groups)?;
         blocks.extend(of_three);
         if !numeric.is_empty() {
             blocks.push(signs_block(signs, &numeric, &signed));
@@ -665,14 +696,10 @@ impl Tables<'_> {
         Ok(blocks)
     }
 
-    /// A block for what is released of each weight.
-    fn by_weight(
-        &self,
-        share: Decimal,
-        tables: &[Places],
-        block: impl Fn(Decimal, &[Places]) -> Result<Block, Error>,
-    ) -> Result<Vec<Block>, Error> {
-        self.weights.shares(share, tables)?.into_iter().map(|(share, tables)| block(share, &tables)).collect()
+    /// A block for the tables of each weight.
+    fn by_weight(&self, share: Decimal, tables: &[Places], groups: u32) -> Result<Vec<Block>, Error> {
+        let shares = self.weights.shares(share, tables)?;
+        Ok(shares.into_iter().map(|(share, tables)| self.tables(share, &tables, groups)).collect())
     }
 
     /// The tables that tell of pairs of columns, and how many groups columns have there. Where that is less noise, some have
@@ -690,10 +717,8 @@ impl Tables<'_> {
             for _ in 0..4 {
                 let sizes = sizes(self.schema, groups as usize);
                 tables = cover::cover(&pairs, &sizes, largest);
-                let added = cover::added(&pairs, &tables, &sizes);
-                let logarithms = added.iter().map(|cells| cells.ln()).sum::<f64>() / pairs.len() as f64;
                 let of_cell = self.noise(share, &tables)?;
-                noise = of_cell.ln() + 0.5 * logarithms;
+                noise = (of_cell * cover::louder(&pairs, &tables, &sizes)).ln();
                 groups = triple_groups(of_cell);
             }
             let fits = self.cells(&tables, groups as usize) <= MAX_CELLS && tables.len() < pairs.len();
@@ -727,15 +752,14 @@ impl Tables<'_> {
         tables.iter().map(cells).fold(0, usize::saturating_add)
     }
 
-    fn tables(&self, share: Decimal, tables: &[Places], groups: u32) -> Result<Block, Error> {
+    fn tables(&self, share: Decimal, tables: &[Places], groups: u32) -> Block {
         let (used, tables) = places(tables);
-        let histograms = self.histograms()?;
         let column = |at: &u32| {
-            let Histogram { name, bins, halved, about_zero, cells, law } = &histograms[*at as usize];
+            let Histogram { name, bins, halved, about_zero, cells, law } = &self.histograms[*at as usize];
             let groups = self.formed(cells, law, groups);
             MergedColumn { name: name.clone(), bins: *bins, halved: *halved, about_zero: *about_zero, groups }
         };
-        Ok(Block { share, map: MapSpec::Merged(MergedSpec { columns: used.iter().map(column).collect(), tables }) })
+        Block { share, map: MapSpec::Merged(MergedSpec { columns: used.iter().map(column).collect(), tables }) }
     }
 
     /// The groups of a column's cells.
@@ -745,19 +769,18 @@ impl Tables<'_> {
     }
 
     /// The columns of numbers with the signs of their cells, where these are not all the same.
-    fn signed(&self, groups: u32) -> Result<Vec<Option<SignColumn>>, Error> {
-        let signed = |Histogram { name, bins, halved, about_zero, cells, law }: Histogram| {
-            let signs = signs(&cells, &law, &self.formed(&cells, &law, groups))?;
-            Some(SignColumn { name, bins, halved, about_zero, signs })
+    fn signed(&self, groups: u32) -> Vec<Option<SignColumn>> {
+        let signed = |Histogram { name, bins, halved, about_zero, cells, law }: &Histogram| {
+            let signs = signs(cells, law, &self.formed(cells, law, groups))?;
+            Some(SignColumn { name: name.clone(), bins: *bins, halved: *halved, about_zero: *about_zero, signs })
         };
-        Ok(self.histograms()?.into_iter().map(signed).collect())
+        self.histograms.iter().map(signed).collect()
     }
 
     /// The values of the columns whose means they tell better than histograms do; nothing if there are none.
     fn values(&self, share: Decimal) -> Result<Option<Block>, Error> {
-        let histograms = self.histograms()?;
         let numeric: Vec<_> =
-            histograms.iter().filter_map(|histogram| Some((histogram, self.cells_of(histogram)?))).collect();
+            self.histograms.iter().filter_map(|histogram| Some((histogram, self.cells_of(histogram)?))).collect();
         if numeric.is_empty() {
             return Ok(None);
         }
@@ -775,10 +798,9 @@ impl Tables<'_> {
 
     /// The parts of bins in which something may hide; nothing if there are none.
     fn closer_look(&self, share: Decimal) -> Result<Option<Block>, Error> {
-        let histograms = self.histograms()?;
         let deviation = self.first.noise().standard_deviation(self.first.sums().len()) / self.scale;
         let mut candidates = Vec::new();
-        for histogram in &histograms {
+        for histogram in &self.histograms {
             candidates.extend(look::Candidate::new(self.schema, histogram, deviation, self.scale)?);
         }
         candidates.sort_by(|a, b| b.most().total_cmp(&a.most()));
@@ -805,21 +827,21 @@ impl Tables<'_> {
         let cell = |cell: usize| interval::Cell { low: ends(cell).0, high: ends(cell).1, mass: law[cell] };
         Some(cells.in_order()?.into_iter().map(cell).collect())
     }
+}
 
-    /// What the first round released of each column.
-    fn histograms(&self) -> Result<Vec<Histogram>, Error> {
-        let MapSpec::Hist(spec) = self.first.map() else { return Err(no_first_round()) };
-        let histogram = |(first, cells): (usize, Vec<Cells>)| {
-            let cells = cells.into_iter().next().expect("a histogram has one column");
-            let column = &self.schema.columns()[cells.column()];
-            let sums = self.first.sums()[first..][..cells.len()].iter().map(|sum| *sum as f64);
-            let total: f64 = sums.clone().map(|sum| sum.max(0.0)).sum::<f64>().max(1.0);
-            let law = simplex(&sums.map(|sum| sum / total).collect::<Vec<_>>());
-            let HistSpec { halved, about_zero, .. } = *spec;
-            Histogram { name: column.name.clone(), bins: spec.bins_of(column), halved, about_zero, cells, law }
-        };
-        Ok(self.first.map().tables(self.schema)?.into_iter().map(histogram).collect())
-    }
+/// What the first round released of each column.
+fn histograms_of(schema: &Schema, first: &ReleasedBlock) -> Result<Vec<Histogram>, Error> {
+    let MapSpec::Hist(spec) = first.map() else { return Err(no_first_round()) };
+    let histogram = |(from, cells): (usize, Vec<Cells>)| {
+        let cells = cells.into_iter().next().expect("a histogram has one column");
+        let column = &schema.columns()[cells.column()];
+        let sums = first.sums()[from..][..cells.len()].iter().map(|sum| *sum as f64);
+        let total: f64 = sums.clone().map(|sum| sum.max(0.0)).sum::<f64>().max(1.0);
+        let law = simplex(&sums.map(|sum| sum / total).collect::<Vec<_>>());
+        let HistSpec { halved, about_zero, .. } = *spec;
+        Histogram { name: column.name.clone(), bins: spec.bins_of(column), halved, about_zero, cells, law }
+    };
+    Ok(first.map().tables(schema)?.into_iter().map(histogram).collect())
 }
 
 /// What the first round released of a column.
@@ -881,12 +903,12 @@ fn signs(cells: &Cells, law: &[f64], groups: &[u32]) -> Option<Vec<i8>> {
 
 /// Groups of a column in tables of two columns whose shares have this noise.
 fn pair_groups(noise: f64) -> u32 {
-    (0.9 * noise.powf(-1.0 / 3.0)).round().clamp(3.0, MAX_PAIR_GROUPS as f64) as u32
+    (0.9 * noise.powf(-1.0 / 3.0)).round().clamp(FEWEST_GROUPS, MAX_PAIR_GROUPS as f64) as u32
 }
 
 /// The same for three.
 fn triple_groups(noise: f64) -> u32 {
-    (0.75 * noise.powf(-2.0 / 7.0)).round().clamp(3.0, MAX_TRIPLE_GROUPS as f64) as u32
+    (0.75 * noise.powf(-2.0 / 7.0)).round().clamp(FEWEST_GROUPS, MAX_TRIPLE_GROUPS as f64) as u32
 }
 
 /// A share in whole millionths.

@@ -67,9 +67,15 @@ pub(super) fn cover(pairs: &[Places], sizes: &[usize], largest: usize) -> Vec<Pl
     (0..tries).map(&mut attempt).min_by_key(size).expect("at least one try")
 }
 
+/// By how much the noise on a pair is more than on a cell of a table, as a geometric mean over some pairs.
+pub(super) fn louder(pairs: &[Places], tables: &[Places], sizes: &[usize]) -> f64 {
+    let logarithms: f64 = added(pairs, tables, sizes).iter().map(|cells| cells.ln()).sum();
+    (0.5 * logarithms / pairs.len() as f64).exp()
+}
+
 /// How many cells are added up for each of some pairs: those of the third column, and fewer where several tables tell of it,
 /// as their mean has less noise.
-pub(super) fn added(pairs: &[Places], tables: &[Places], sizes: &[usize]) -> Vec<f64> {
+fn added(pairs: &[Places], tables: &[Places], sizes: &[usize]) -> Vec<f64> {
     let d = sizes.len();
     let mut precisions = vec![0.0; d * d];
     for table in tables {

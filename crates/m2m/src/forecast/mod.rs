@@ -247,8 +247,9 @@ impl Forecaster {
     /// Stated errors are averaged over stand-ins of different shapes, by their logarithms, as none is likelier than
     /// another. A fit states errors that allow for rough tables, and a stand-in itself shows others. Real tables are
     /// found between the two, so the forecast is their geometric mean: the stated error times the root of the ratio,
-    /// which all typical questions of a kind judge together. Of a mean it is the stated one, and a guess is as wrong as
-    /// on the stand-ins; so is what is asked of a table like that behind a release, but for correlations.
+    /// which all typical questions of a kind judge together. Of a mean it is the stated one; a guess and a
+    /// distribution function are as wrong as on the stand-ins, and so is what is asked of a table like that behind a release, but for
+    /// correlations.
     pub fn errors(&self, choice: &Choice, privacy: Privacy, questions: &[Question]) -> Result<Vec<Expected>, Error> {
         let kinds: BTreeSet<&str> = questions.iter().map(Question::kind).collect();
         let mut asked: Vec<Asked<'_>> = self
@@ -295,6 +296,8 @@ impl Forecaster {
                     Question::Mean(_) => 0.0,
                     // Rows drawn from a release go together in no way that the next one could not tell.
                     Question::Correlation(_) => 0.5,
+                    // What may hide within a bin is mostly less than a fit allows for.
+                    Question::Cdf(_) => 1.0,
                     _ if self.alike => 1.0,
                     _ => 0.5,
                 };
