@@ -710,7 +710,7 @@ fn a_release_explains_itself() {
       born: date from 1900-01-01 to 2025-12-31
       seen: datetime from 2020-01-01T00:00:00Z to 2026-01-01T00:00:00Z
     Contents:
-      hist: histograms of 7 bins; 107 sums, share 0.4, one-hot K-norm noise of standard deviation 24.8 rows each
+      hist: histograms of 7 bins; 107 sums, share 0.5, one-hot K-norm noise of standard deviation 19.8 rows each
       merged: 7 tables of up to 3 columns, in groups of cells; … sums, share … rows each
       signs: products of the signs of … pairs of columns; … sums, share … rows each
     Hash: sha256:…
