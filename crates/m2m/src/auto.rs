@@ -103,8 +103,8 @@ const SHARES: [Shares; 4] = [
     Shares { from: 4.7e-4, marginals: "0.43", triples: "0.2", values: ["0.05", "0.1"] },
     Shares { from: 0.0, marginals: "0.55", triples: "0.15", values: ["0.05", "0.08"] },
 ];
-/// Those of tables whose pairs of columns are told with so much noise on the share of rows in a cell, if pairs have this part of the
-/// budget.
+/// Those of tables whose pairs of columns are told with at least so much noise on the share of rows in a cell, if pairs have
+/// this part of the budget; of no others, whatever the noise of the marginals is.
 const FAINT_SHARES: Shares = Shares { from: f64::INFINITY, marginals: "0.5", triples: "0.2", values: ["0.05", "0.08"] };
 const FAINT: (f64, &str) = (0.055, "0.45");
 /// The part of it that goes to products of signs, where two columns have them.
@@ -145,7 +145,8 @@ const WORTH_MERGING: f64 = 0.05;
 const MAX_ADDED: usize = 12;
 /// There are at most so many tables of three columns.
 const MAX_TRIPLES: usize = 5000;
-/// A column of numbers has at least so many groups if it has enough cells, and at most so many in tables of two and of three columns.
+/// A column of numbers has at least so many groups if it has enough cells, and at most so many in tables of two and of three
+/// columns.
 const FEWEST_GROUPS: f64 = 3.0;
 const MAX_PAIR_GROUPS: usize = 16;
 const MAX_TRIPLE_GROUPS: usize = 8;

@@ -60,8 +60,8 @@ pub(super) fn narrow(schema: &Schema, cells: &Cells, bin: usize, mass: f64) -> O
     let edges = cells.edges()?;
     let (low, high) = (edges[bin], edges[bin + 1]);
     let kind = &schema.columns()[cells.column()].kind;
-    let atom = common_value(kind, (low, high), &|unit| cells.of(Value::Unit(unit)) as usize == bin)
-        .filter(|unit| high - low < NARROW && cells.of(Value::Unit(*unit)) as usize == bin)?;
+    let holds = |unit: f64| cells.of(Value::Unit(unit)) as usize == bin;
+    let atom = common_value(kind, (low, high), &holds).filter(|unit| high - low < NARROW && holds(*unit))?;
     let variance = AT_VALUE * mass * mass;
     let piece = |low, share, atom| Piece { low, high, share, atom };
     if atom == 1.0 {

@@ -248,8 +248,8 @@ impl Forecaster {
     /// another. A fit states errors that allow for rough tables, and a stand-in itself shows others. Real tables are
     /// found between the two, so the forecast is their geometric mean: the stated error times the root of the ratio,
     /// which all typical questions of a kind judge together. Of a mean it is the stated one; a guess and a
-    /// distribution function are as wrong as on the stand-ins, and so is what is asked of a table like that behind a release, but for
-    /// correlations.
+    /// distribution function are as wrong as on the stand-ins, and so is what is asked of a table like that behind a
+    /// release, but for correlations.
     pub fn errors(&self, choice: &Choice, privacy: Privacy, questions: &[Question]) -> Result<Vec<Expected>, Error> {
         let kinds: BTreeSet<&str> = questions.iter().map(Question::kind).collect();
         let mut asked: Vec<Asked<'_>> = self
