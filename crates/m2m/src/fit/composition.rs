@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use crate::fit::interactions::turn;
-use crate::prior::{Axis, Independent};
+use crate::prior::Axis;
 
 /// Steps in which a table gets its margins.
 const SWEEPS: usize = 30;
@@ -88,20 +88,6 @@ impl Composition {
 
     pub fn groups(&self, column: usize) -> Option<&Groups> {
         self.columns[column].as_ref()
-    }
-
-    /// `[column][group]`: the masses of the groups of other tables within each group of tables of two.
-    pub fn masses_within(&self, others: &[Option<Vec<u32>>], prior: &Independent) -> Vec<Vec<Vec<f64>>> {
-        let of_column = |((own, others), axis): ((&Option<Groups>, &Option<Vec<u32>>), &Axis)| {
-            let (Some(own), Some(others)) = (own, others) else { return Vec::new() };
-            let mut masses =
-                vec![vec![0.0; own.masses.len()]; others.iter().max().map_or(0, |last| *last as usize + 1)];
-            for (cell, mass) in axis.partition().iter().zip(axis.mass()) {
-                masses[others[*cell as usize] as usize][own.of_cell[*cell as usize] as usize] += mass;
-            }
-            masses
-        };
-        self.columns.iter().zip(others).zip(&prior.axes).map(of_column).collect()
     }
 
     /// What is added to the mean of a product of functions of two or three columns, of which the means in each group are

@@ -7,11 +7,13 @@
 //! $c \sim N(0, s_S \prod o_k^{-decay})$, o = 1 for levels and numbers and one more than the frequency of a cosine. What
 //! four and more columns do together is taken for nothing.
 //!
-//! **One table.** Let m be the probabilities of a column's merged cells, Π the projection that removes m, and
-//! $A_{gk} = E_ψ 1_g e_k$. Projecting the table T by Π along every column removes all that single columns (and fewer than
-//! all of them) do, errors of their marginals included, and leaves white noise. With the singular value decomposition
-//! $Π A D^{1/2} = Z S V^\top$, D = diag(o^(-decay)), of every column, the model is diagonal:
-//! $y = T \cdot Z \cdot Z = S S\,c' + \text{noise}$ with $c' \sim N(0, s)$, so that the posterior and its evidence are sums.
+//! **One table.** What fewer columns do, as it is known by then, is taken off a table. Errors of that are left: of one
+//! column's marginal, say, times the probabilities m of another's merged cells. Let v be their variance in a cell, σ² that
+//! of the noise, and $W = I - (1 - g)\,m m^\top/|m|^2$ with $g^{-2} = 1 + v|m|^2/σ^2$. With W along every column, errors and noise
+//! together are white, or less than that. Where marginals are known well next to tables, g is nearly 1, and a level that most
+//! rows have is told by its own cells; where nothing is known of them, g = 0. Let $A_{gk} = E_ψ 1_g e_k$. With the singular
+//! value decomposition $W A D^{1/2} = Z S V^\top$, D = diag(o^(-decay)), of every column, the model is diagonal:
+//! $y = T \cdot WZ \cdot WZ = S S\,c' + \text{noise}$ with $c' \sim N(0, s)$, so that the posterior and its evidence are sums.
 //!
 //! **A product of signs** of the same columns is one more moment, $t = \sum a_k b_l\,c'_{kl} + \text{noise}$ with
 //! $a = S Z^\top (\text{signs} - \text{their mean})$: given the table, one step of regression along one direction.
@@ -61,7 +63,7 @@ struct Scores {
     /// The scores that tables tell something of; they come first.
     seen: usize,
     singular: Vec<f64>,
-    /// `[group][score]`: Z.
+    /// `[group][score]`: W Z.
     readers: Mat<f64>,
     /// The prior variance of functions beyond the basis.
     outside: f64,
@@ -72,8 +74,9 @@ struct Basis {
     /// Orthonormal functions, as tables on the column's axis, and their orders.
     functions: Vec<Vec<f64>>,
     orders: Vec<f64>,
-    /// `[group][function]`: Π A.
+    /// `[group][function]`: W A.
     moments: Mat<f64>,
+    damping: Damping,
     /// A place in each group that has one of some probability. Functions of levels are the same in all of them.
     by_group: Vec<Option<usize>>,
 }
@@ -229,14 +232,58 @@ impl Interactions {
         of_two.extend(pairs_within(&of_three, &of_two, &two, &three));
         let Some(mut products) = products_of_signs(release, &two, prior, known, counted) else { return Ok(None) };
         of_two.iter_mut().for_each(|table| table.product = products.remove(&table.columns));
-        let (scores, mut sets) = read(&of_two, &two, prior);
-        let composed = compose(&sets, &scores, &two, prior);
-        let masses = composed.masses_within(&three, prior);
-        let beyond: Vec<Table> = of_three.into_iter().map(|table| table.without(&composed, &masses)).collect();
-        let (more_scores, more) = read(&beyond, &three, prior);
-        sets.extend(more);
-        let at = sets.iter().enumerate().map(|(at, set)| (set.columns.clone(), at)).collect();
-        Ok(Some(Self { columns: [scores, more_scores], groups: [two, three], sets, at, composed }))
+        let mut read = Self {
+            columns: [no_scores(prior), no_scores(prior)],
+            groups: [two, three],
+            sets: Vec::new(),
+            at: HashMap::new(),
+            composed: Composition::new(no_scores(prior), Vec::new()),
+        };
+        let mean = |noise: &[f64]| noise.iter().sum::<f64>() / noise.len().max(1) as f64;
+        let of_marginals: Vec<f64> = (read.groups[0].iter().zip(known))
+            .filter_map(|(groups, known)| groups.as_ref().map(|groups| variance_of_groups(groups, known)))
+            .collect();
+        read.read(of_two, mean(&of_marginals), prior);
+        read.composed = compose(&read.sets, &read.columns[0], &read.groups[0], prior);
+        let of_pairs = read.noise_on_pairs(&of_three);
+        read.read(of_three, of_pairs, prior);
+        Ok(Some(read))
+    }
+
+    /// Takes in tables of equally many columns, given the variance of errors of what fewer columns do, in a cell.
+    fn read(&mut self, mut tables: Vec<Table>, variance: f64, prior: &Independent) {
+        let Some(size) = tables.first().map(|table| table.columns.len() - 2) else { return };
+        let groups = &self.groups[size];
+        let expected = self.expected(tables.iter().map(|table| with_groups(&table.columns, groups)), prior);
+        for (table, expected) in tables.iter_mut().zip(expected) {
+            table.values.iter_mut().zip(expected).for_each(|(value, expected)| *value -= expected);
+        }
+        let noise = tables.len() as f64 / tables.iter().map(|table| 1.0 / table.noise).sum::<f64>();
+        let (scores, sets) = read(&tables, groups, variance / noise, prior);
+        self.columns[size] = scores;
+        let start = self.sets.len();
+        self.at.extend(sets.iter().enumerate().map(|(at, set)| (set.columns.clone(), start + at)));
+        self.sets.extend(sets);
+    }
+
+    /// The variance of the noise on what tables of two columns tell of a cell of these tables of three; of infinite size if
+    /// there is a pair that none tells of.
+    fn noise_on_pairs(&self, of_three: &[Table]) -> f64 {
+        let count = |size: usize, column: usize| {
+            let groups = self.groups[size][column].as_ref().expect("it is in a table");
+            groups.iter().max().map_or(1.0, |last| f64::from(*last + 1))
+        };
+        let (mut sum, mut pairs) = (0.0, 0.0);
+        for table in of_three {
+            let [a, b, c] = each(&[0, 1, 2], |at| table.columns[at]);
+            for pair in [[a, b], [a, c], [b, c]] {
+                let Some(at) = self.at.get(&pair[..]) else { return f64::INFINITY };
+                let cells: f64 = pair.iter().map(|column| count(0, *column) / count(1, *column)).product();
+                sum += self.sets[*at].noise * cells;
+                pairs += 1.0;
+            }
+        }
+        sum / f64::max(pairs, 1.0)
     }
 
     /// What the interactions see of a term's factors.
@@ -510,15 +557,21 @@ impl Interactions {
     }
 
     /// The sets of columns with their groups of cells.
-    pub fn tables(&self) -> impl Iterator<Item = Vec<(usize, &[u32])>> {
-        self.sets.iter().map(|set| {
-            let groups = &self.groups[set.columns.len() - 2];
-            set.columns.iter().map(|column| (*column, groups[*column].as_deref().expect("it is in a table"))).collect()
-        })
+    pub fn tables(&self) -> impl Iterator<Item = Vec<(usize, &[u32])>> + Clone {
+        self.sets.iter().map(|set| with_groups(&set.columns, &self.groups[set.columns.len() - 2]))
     }
 
     /// The fitted probabilities of the cells of each of [`Self::tables`].
     pub fn probabilities(&self, prior: &Independent) -> Vec<Vec<f64>> {
+        self.expected(self.tables(), prior)
+    }
+
+    /// The fitted probabilities of the cells of some tables.
+    fn expected<'a>(
+        &self,
+        tables: impl Iterator<Item = Vec<(usize, &'a [u32])>> + Clone,
+        prior: &Independent,
+    ) -> Vec<Vec<f64>> {
         let share = |column: usize, groups: &[u32], group: u32| {
             let axis = &prior.axes[column];
             let inside =
@@ -527,7 +580,7 @@ impl Interactions {
             self.share(column, &table, axis)
         };
         let mut known: HashMap<(usize, usize), Vec<Share>> = HashMap::new();
-        for table in self.tables() {
+        for table in tables.clone() {
             for (column, groups) in &table {
                 known.entry((table.len(), *column)).or_insert_with(|| {
                     let last = groups.iter().max().copied().unwrap_or(0);
@@ -539,7 +592,7 @@ impl Interactions {
             let shares: Vec<&[Share]> = table.iter().map(|(column, _)| &known[&(table.len(), *column)][..]).collect();
             self.products_of(&shares)
         };
-        self.tables().map(of).collect()
+        tables.map(of).collect()
     }
 
     /// The means of products of functions, for every choice of one for each of two or three columns, the last changing fastest.
@@ -548,8 +601,6 @@ impl Interactions {
         for shares in shares {
             values = values.iter().flat_map(|value| shares.iter().map(move |share| value * share.mean)).collect();
         }
-        // How far apart neighbours along a column are.
-        let step = |place: usize| shares[place + 1..].iter().map(|shares| shares.len()).product::<usize>();
         for_subsets(shares.len(), |subset| {
             let (size, columns) = (subset.len(), each(subset, |at| shares[at][0].column));
             let columns = &columns[..size];
@@ -564,11 +615,23 @@ impl Interactions {
                 }
                 table.iter_mut().zip(read).for_each(|(sum, x)| *sum += x);
             }
+            // Neighbours in the table along each place; none along the one that is left out.
+            let sizes: [usize; 3] = std::array::from_fn(|place| shares.get(place).map_or(1, |shares| shares.len()));
+            let step = |place: usize| match subset.iter().position(|at| *at == place) {
+                Some(at) => subset[at + 1..].iter().map(|later| sizes[*later]).product(),
+                None => 0,
+            };
+            let steps: [usize; 3] = std::array::from_fn(step);
             let left_out = (0..shares.len()).find(|place| !subset.contains(place));
-            for (at, value) in values.iter_mut().enumerate() {
-                let chosen = |place: usize| at / step(place) % shares[place].len();
-                let cell = subset.iter().fold(0, |cell, place| cell * shares[*place].len() + chosen(*place));
-                *value += left_out.map_or(1.0, |place| shares[place][chosen(place)].mean) * table[cell];
+            let mut all = values.iter_mut();
+            for i in 0..sizes[0] {
+                for j in 0..sizes[1] {
+                    for (k, value) in all.by_ref().take(sizes[2]).enumerate() {
+                        let chosen = [i, j, k];
+                        let rest = left_out.map_or(1.0, |place| shares[place][chosen[place]].mean);
+                        *value += rest * table[i * steps[0] + j * steps[1] + k * steps[2]];
+                    }
+                }
             }
         });
         values
@@ -613,6 +676,16 @@ impl Interactions {
     pub fn strength(&self, one: usize, two: usize) -> f64 {
         self.at.get(&[one.min(two), one.max(two)][..]).map_or(UNKNOWN, |at| self.sets[*at].scale)
     }
+}
+
+/// Columns with the groups of their cells.
+fn with_groups<'a>(columns: &[usize], groups: &'a Groups) -> Vec<(usize, &'a [u32])> {
+    columns.iter().map(|column| (*column, groups[*column].as_deref().expect("it is in a table"))).collect()
+}
+
+/// No table of any column.
+fn no_scores<T>(prior: &Independent) -> Vec<Option<T>> {
+    prior.axes.iter().map(|_| None).collect()
 }
 
 /// The composition of what was read of pairs.
@@ -919,14 +992,26 @@ impl Signs {
     }
 }
 
+/// The variance of the error of the mass of a group of a column's cells, in the mean over its groups.
+fn variance_of_groups(groups: &[u32], known: &Knowledge) -> f64 {
+    let count = groups.iter().max().map_or(0, |last| last + 1);
+    let variance = |group: u32| {
+        let inside: Vec<f64> = groups.iter().map(|other| f64::from(*other == group)).collect();
+        dot(&inside, &known.covariance(&inside)).max(0.0)
+    };
+    (0..count).map(variance).sum::<f64>() / f64::from(count.max(1))
+}
+
 /// The posterior of tables of equally many columns under the decay that fits them best, with the scores of each column.
-fn read(tables: &[Table], groups: &Groups, prior: &Independent) -> (Vec<Option<Scores>>, Vec<Set>) {
+///
+/// What fewer columns do has errors, with a variance that is given as a multiple of the noise on a table.
+fn read(tables: &[Table], groups: &Groups, errors: f64, prior: &Independent) -> (Vec<Option<Scores>>, Vec<Set>) {
     // A column with crowded cells has few groups; what a usual one holds is told by the column with the most.
     let usual = (prior.axes.iter().zip(groups).filter(|(axis, _)| !axis.is_levels()))
         .filter_map(|(_, groups)| groups.as_ref()?.iter().max())
         .fold(0, |most, last| most.max(*last as usize + 1));
     let basis = |(axis, groups): (&Axis, &Option<Vec<u32>>)| {
-        groups.as_ref().map(|groups| Arc::new(Basis::new(axis, groups, usual)))
+        groups.as_ref().map(|groups| Arc::new(Basis::new(axis, groups, usual, errors)))
     };
     let bases: Vec<Option<Arc<Basis>>> = prior.axes.iter().zip(groups).map(basis).collect();
     let best = best_look(|decay| Look::with_decay(&bases, tables, decay));
@@ -1124,15 +1209,6 @@ struct Reading {
 }
 
 impl Table {
-    /// What a table of three columns has beyond what their pairs imply, given the masses of the groups of its columns within
-    /// those of tables of two.
-    fn without(mut self, composed: &Composition, masses: &[Vec<Vec<f64>>]) -> Self {
-        let &[a, b, c] = &self.columns[..] else { unreachable!("these are of three columns") };
-        let implied = composed.values(&self.columns, &[a, b, c].map(|column| &masses[column]));
-        self.values.iter_mut().zip(implied).for_each(|(value, implied)| *value -= implied);
-        self
-    }
-
     fn read(&self, columns: &[Option<Scores>]) -> Reading {
         let scores: Vec<&Scores> =
             self.columns.iter().map(|column| columns[*column].as_ref().expect("it is in a table")).collect();
@@ -1320,12 +1396,36 @@ const FARTHEST: f64 = 3.0;
 /// Cosines of a rank, at most.
 const COSINES: usize = 16;
 
+/// W: what lies along the masses of a column's groups is made smaller, the rest is left as it is.
+struct Damping {
+    masses: Vec<f64>,
+    /// How much is left of what lies along them, if the errors of what fewer columns do have this variance, as a multiple of the
+    /// noise: so much that both together are no more there than the noise is elsewhere.
+    left: f64,
+}
+
+impl Damping {
+    fn new(masses: Vec<f64>, errors: f64) -> Self {
+        let left = (1.0 + errors * dot(&masses, &masses)).powf(-0.5);
+        Self { masses, left }
+    }
+
+    fn apply(&self, columns: &mut Mat<f64>) {
+        let square = dot(&self.masses, &self.masses).max(1e-300);
+        for at in 0..columns.ncols() {
+            let along: f64 = self.masses.iter().enumerate().map(|(group, mass)| mass * columns[(group, at)]).sum();
+            let less = (1.0 - self.left) * along / square;
+            self.masses.iter().enumerate().for_each(|(group, mass)| columns[(group, at)] -= less * mass);
+        }
+    }
+}
+
 impl Basis {
     /// Of a column whose usual groups hold one part in `usual` of the rows.
-    fn new(axis: &Axis, groups: &[u32], usual: usize) -> Self {
+    fn new(axis: &Axis, groups: &[u32], usual: usize, errors: f64) -> Self {
         let count = groups.iter().max().map_or(0, |last| *last as usize + 1);
         let (functions, orders) = functions(axis, groups, count, usual);
-        // E 1_g e_k, less its projection on the probabilities of the groups.
+        // E 1_g e_k.
         let mut masses = vec![0.0; count];
         let mut moments = Mat::<f64>::zeros(count, functions.len());
         let mut by_group = vec![None; count];
@@ -1339,12 +1439,9 @@ impl Basis {
                 moments[(group, at)] += axis.mass()[place] * e[place];
             }
         }
-        let square = dot(&masses, &masses).max(1e-300);
-        for at in 0..functions.len() {
-            let along = (0..count).map(|group| masses[group] * moments[(group, at)]).sum::<f64>() / square;
-            (0..count).for_each(|group| moments[(group, at)] -= along * masses[group]);
-        }
-        Self { functions, orders, moments, by_group }
+        let damping = Damping::new(masses, errors);
+        damping.apply(&mut moments);
+        Self { functions, orders, moments, damping, by_group }
     }
 
     /// The prior variance of what lies beyond the functions: of the next cosine, or of levels that are merged.
@@ -1373,9 +1470,10 @@ impl Scores {
         let singular: Vec<f64> = (0..k).rev().map(|at| squares[at].max(0.0).sqrt()).collect();
         let seen = singular.iter().take_while(|s| **s * **s > 1e-10 * largest).count();
         let rotation = Mat::from_fn(k, k, |score, at| vectors[(at, k - 1 - score)] * root[at]);
-        let readers = Mat::from_fn(count, seen, |group, score| {
+        let mut readers = Mat::from_fn(count, seen, |group, score| {
             (0..k).map(|at| matrix[(group, at)] * vectors[(at, k - 1 - score)]).sum::<f64>() / singular[score]
         });
+        basis.damping.apply(&mut readers);
         Self { basis, rotation, seen, singular, readers, outside }
     }
 
@@ -1565,7 +1663,7 @@ mod tests {
     fn functions_are_orthonormal() {
         let prior = prior();
         for (axis, groups) in prior.axes.iter().zip(groups()) {
-            let Basis { functions: basis, orders, .. } = Basis::new(axis, &groups.unwrap(), 5);
+            let Basis { functions: basis, orders, .. } = Basis::new(axis, &groups.unwrap(), 5, 0.0);
             assert!(basis.len() >= 3 && orders.len() == basis.len());
             for (i, e) in basis.iter().enumerate() {
                 assert!(axis.mean(e).abs() < 1e-9);
@@ -1604,20 +1702,23 @@ mod tests {
     }
 
     /// The diagonal posterior is the one of dense Gaussian algebra, with the effects of fewer columns as unknowns of
-    /// enormous variance.
+    /// enormous variance where nothing is known of them, and as more noise along the masses where they have errors.
     #[test]
     fn posterior_is_that_of_dense_algebra() {
         let prior = prior();
         let groups = groups();
         let decay = 1.5;
         let mut random = PublicStream::new("test", 4);
-        for set in [vec![0usize, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]] {
+        let cases = [vec![0usize, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]];
+        for (set, errors) in
+            cases.into_iter().flat_map(|set| [f64::INFINITY, 2.0, 0.0].map(|errors| (set.clone(), errors)))
+        {
             let columns: Vec<Option<Scores>> = prior
                 .axes
                 .iter()
                 .zip(&groups)
                 .map(|(axis, groups)| {
-                    Some(Scores::new(&Arc::new(Basis::new(axis, groups.as_ref().unwrap(), 5)), decay))
+                    Some(Scores::new(&Arc::new(Basis::new(axis, groups.as_ref().unwrap(), 5, errors)), decay))
                 })
                 .collect();
             let group = |column: usize| groups[column].as_ref().unwrap();
@@ -1717,7 +1818,7 @@ mod tests {
                 );
             }
             // What any function of fewer columns does: masses of one column times anything in the others.
-            for j in 0..set.len() {
+            for j in (0..set.len()).filter(|_| errors.is_infinite()) {
                 for other in 0..len / sizes[j] {
                     design.push(
                         cells
@@ -1733,9 +1834,14 @@ mod tests {
                     question.push(0.0);
                 }
             }
+            // Noise of a column's cells, in terms of that on the table, with the errors along its masses.
+            let along = |j: usize, a: usize, b: usize| {
+                let of_errors = if errors.is_infinite() { 0.0 } else { errors };
+                f64::from(a == b) + of_errors * in_group(set[j], a, None) * in_group(set[j], b, None)
+            };
             let v = Mat::from_fn(len, len, |a, b| {
                 design.iter().zip(&variance).map(|(column, v)| v * column[a] * column[b]).sum::<f64>()
-                    + if a == b { noise } else { 0.0 }
+                    + noise * (0..set.len()).map(|j| along(j, cells[a][j], cells[b][j])).product::<f64>()
             });
             let k: Vec<f64> = (0..len)
                 .map(|a| design.iter().zip(&variance).zip(&question).map(|((column, v), q)| v * column[a] * q).sum())
@@ -1744,7 +1850,7 @@ mod tests {
             let mean: f64 = (0..len).map(|a| solved[(a, 0)] * values[a]).sum();
             let all: f64 = variance.iter().zip(&question).map(|(v, q)| v * q * q).sum();
             let left = all - (0..len).map(|a| solved[(a, 0)] * k[a]).sum::<f64>();
-            assert!((value - mean).abs() < 1e-4 * mean.abs().max(left.sqrt()), "{set:?}: {value}, not {mean}");
+            assert!((value - mean).abs() < 1e-4 * mean.abs().max(left.sqrt()), "{set:?} {errors}: {value}, not {mean}");
             // The rest is what lies beyond the basis.
             assert!(spread.all >= left * (1.0 - 1e-3), "{set:?}: {}, not {left}", spread.all);
             let within: f64 = (0..set.len())
@@ -1770,7 +1876,7 @@ mod tests {
         let (prior, groups) = (prior(), groups());
         let scores = || -> Vec<Option<Scores>> {
             let of = |(axis, groups): (&Axis, &Option<Vec<u32>>)| {
-                Some(Scores::new(&Arc::new(Basis::new(axis, groups.as_ref().unwrap(), 5)), 1.0))
+                Some(Scores::new(&Arc::new(Basis::new(axis, groups.as_ref().unwrap(), 5, 0.0)), 1.0))
             };
             prior.axes.iter().zip(&groups).map(of).collect()
         };
