@@ -51,6 +51,8 @@ pub(crate) struct Interactions {
     at: HashMap<Vec<usize>, usize>,
     /// What pairs imply for three columns, and what is missing for their own tables to be possible.
     composed: Composition,
+    /// The scale of interactions of three columns that no table tells of, over the root of that of two.
+    beside_pairs: f64,
 }
 
 type Groups = Vec<Option<Vec<u32>>>;
@@ -169,9 +171,11 @@ pub(crate) struct Spread {
 const DECAYS: [f64; 7] = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0];
 /// Candidates for the scale of a set.
 const SCALES: usize = 15;
-/// The scale of interactions of three columns that no table tells of, over the root of that of two: weaker where columns
+/// The scale of interactions of three columns over the root of that of two, where no table of three tells: weaker where columns
 /// are nearly independent, but not as weak as products of interactions of two would be.
-const UNSEEN: f64 = 0.02;
+const UNSEEN: f64 = 0.01;
+/// How much larger it is taken to be than where tables tell of it: these see it through few groups of cells.
+const ELSEWHERE: f64 = 2.0;
 /// What other pairs imply for one is multiplied by at most this: it was shrunk on the way.
 const MOST: f64 = 1.5;
 /// Questions for single groups after which a set is tabulated.
@@ -232,26 +236,28 @@ impl Interactions {
         of_two.extend(pairs_within(&of_three, &of_two, &two, &three));
         let Some(mut products) = products_of_signs(release, &two, prior, known, counted) else { return Ok(None) };
         of_two.iter_mut().for_each(|table| table.product = products.remove(&table.columns));
-        let mut read = Self {
+        let mut found = Self {
             columns: [no_scores(prior), no_scores(prior)],
             groups: [two, three],
             sets: Vec::new(),
             at: HashMap::new(),
             composed: Composition::new(no_scores(prior), Vec::new()),
+            beside_pairs: UNSEEN,
         };
         let mean = |noise: &[f64]| noise.iter().sum::<f64>() / noise.len().max(1) as f64;
-        let of_marginals: Vec<f64> = (read.groups[0].iter().zip(known))
+        let of_marginals: Vec<f64> = (found.groups[0].iter().zip(known))
             .filter_map(|(groups, known)| groups.as_ref().map(|groups| variance_of_groups(groups, known)))
             .collect();
-        read.read(of_two, mean(&of_marginals), prior);
-        read.composed = compose(&read.sets, &read.columns[0], &read.groups[0], prior);
-        let of_pairs = read.noise_on_pairs(&of_three);
-        read.read(of_three, of_pairs, prior);
-        Ok(Some(read))
+        found.take_in(of_two, mean(&of_marginals), prior);
+        found.composed = compose(&found.sets, &found.columns[0], &found.groups[0], prior);
+        let of_pairs = found.noise_on_pairs(&of_three);
+        found.take_in(of_three, of_pairs, prior);
+        found.beside_pairs = found.three_beside_pairs();
+        Ok(Some(found))
     }
 
     /// Takes in tables of equally many columns, given the variance of errors of what fewer columns do, in a cell.
-    fn read(&mut self, mut tables: Vec<Table>, variance: f64, prior: &Independent) {
+    fn take_in(&mut self, mut tables: Vec<Table>, variance: f64, prior: &Independent) {
         let Some(size) = tables.first().map(|table| table.columns.len() - 2) else { return };
         let groups = &self.groups[size];
         let expected = self.expected(tables.iter().map(|table| with_groups(&table.columns, groups)), prior);
@@ -448,13 +454,32 @@ impl Interactions {
 
     /// The scale of a set of columns that no table tells of.
     fn unseen(&self, columns: &[usize]) -> f64 {
-        let pair =
-            |i: usize, j: usize| self.at.get(&[columns[i], columns[j]][..]).map_or(UNKNOWN, |at| self.sets[*at].scale);
-        match columns.len() {
-            2 => UNKNOWN,
-            3 => UNSEEN * ((pair(0, 1) + pair(0, 2) + pair(1, 2)) / 3.0).sqrt(),
+        match *columns {
+            [_, _] => UNKNOWN,
+            [a, b, c] => self.beside_pairs * self.root_of_pairs([a, b, c]),
             _ => 0.0,
         }
+    }
+
+    /// The root of the mean scale of three pairs of columns.
+    fn root_of_pairs(&self, [a, b, c]: [usize; 3]) -> f64 {
+        let pair = |pair: [usize; 2]| self.at.get(&pair[..]).map_or(UNKNOWN, |at| self.sets[*at].scale);
+        ((pair([a, b]) + pair([a, c]) + pair([b, c])) / 3.0).sqrt()
+    }
+
+    /// The scale of interactions of three columns over the root of that of two, as the tables of three columns tell it, held to
+    /// what is usual by one table's worth. Without any it is the usual one.
+    fn three_beside_pairs(&self) -> f64 {
+        let tables =
+            self.sets.iter().filter_map(|set| <[usize; 3]>::try_from(&set.columns[..]).ok().map(|at| (set, at)));
+        let (mut scales, mut roots, mut count) = (0.0, 0.0, 0.0);
+        for (set, columns) in tables {
+            scales += set.scale;
+            roots += self.root_of_pairs(columns);
+            count += 1.0;
+        }
+        let held = if count > 0.0 { roots / count } else { 1.0 };
+        (ELSEWHERE * scales + UNSEEN * held) / (roots + held)
     }
 
     /// Σ over combinations of seen scores of the numbers of some tables times the product of the factors.
@@ -1747,6 +1772,7 @@ mod tests {
                 at: [(set.clone(), 0)].into(),
                 sets: vec![posterior],
                 composed: Composition::new(vec![None, None, None], Vec::new()),
+                beside_pairs: UNSEEN,
             };
 
             // A question that is a product of functions with values drawn at random, of mean zero, so that it asks for what
@@ -1894,7 +1920,8 @@ mod tests {
         let composed = compose(&sets[..3], &scores(), &groups, &prior);
         let at = places.iter().cloned().enumerate().map(|(at, columns)| (columns, at)).collect();
         let both = [groups.clone(), groups.clone()];
-        let interactions = Interactions { columns: [scores(), scores()], groups: both, sets, at, composed };
+        let interactions =
+            Interactions { columns: [scores(), scores()], groups: both, sets, at, composed, beside_pairs: UNSEEN };
         let mut share = |column: usize| {
             let axis = &prior.axes[column];
             let x: Vec<f64> = (0..axis.len()).map(|_| random.uniform()).collect();
@@ -1917,6 +1944,45 @@ mod tests {
                 assert!(interaction.abs() > 1e-6 && (found - apart - interaction).abs() < 1e-12, "{columns:?} {at}");
             }
         }
+    }
+
+    /// Tables of three columns tell how strong such interactions are where there is no table; without any it is the usual.
+    #[test]
+    fn three_columns_are_judged_by_those_that_have_tables() {
+        let set = |columns: &[usize], scale: f64| {
+            let (mean, variance, gain) = (Vec::new(), Vec::new(), Vec::new());
+            let (spread, by_group) = (OnceLock::new(), ByGroup::default());
+            Set { columns: columns.to_vec(), mean, variance, gain, noise: 1.0, scale, narrowed: None, spread, by_group }
+        };
+        let count = 7;
+        let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| vec![a, b]));
+        let mut sets: Vec<Set> = pairs.map(|pair| set(&pair, 0.25)).collect();
+        let mut with = |tables: &[[usize; 3]], scale: f64| {
+            sets.retain(|set| set.columns.len() == 2);
+            sets.extend(tables.iter().map(|columns| set(columns, scale)));
+            let at = sets.iter().enumerate().map(|(at, set)| (set.columns.clone(), at)).collect();
+            let mut all = Interactions {
+                columns: [no_columns(), no_columns()],
+                groups: [vec![None; count], vec![None; count]],
+                sets: std::mem::take(&mut sets),
+                at,
+                composed: Composition::new(
+                    vec![None; count].into_iter().map(|_: Option<()>| None).collect(),
+                    Vec::new(),
+                ),
+                beside_pairs: 0.0,
+            };
+            all.beside_pairs = all.three_beside_pairs();
+            let found = all.unseen(&[0, 1, 6]);
+            sets = all.sets;
+            found
+        };
+        assert!((with(&[], 0.0) - UNSEEN * 0.5).abs() < 1e-15);
+        let tables: Vec<[usize; 3]> = (0..5).flat_map(|a| (a + 1..6).map(move |b| [a, b, 6])).skip(1).collect();
+        let told = with(&tables, 0.03);
+        let weight = tables.len() as f64 / (tables.len() + 1) as f64;
+        let expected = weight * ELSEWHERE * 0.03 + (1.0 - weight) * UNSEEN * 0.5;
+        assert!((told - expected).abs() < 1e-12, "{told}, not {expected}");
     }
 
     /// Sums with one logarithm for many factors against those of single numbers, for any length and all instructions.
