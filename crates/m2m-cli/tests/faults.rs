@@ -377,7 +377,7 @@ fn signal(child: &Child, name: &str) {
 
 /// Starts reading standard input and gets as far as a mebibyte into it.
 fn reading(desk: &Desk, line: &str) -> Child {
-    let mut command = desk.command(line);
+    let mut command = desk.at_keyboard(line);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let rows = csv(&people(20_000));
     assert!(rows.len() > 1 << 20);
@@ -413,7 +413,7 @@ fn an_interruption_of_a_question_speaks_of_no_files() {
     let desk = Desk::new();
     desk.m2m("sketch people.csv --schema schema.toml --epsilon 1 -o people.m2m").ok();
     for line in ["shell people.m2m", "sql people.m2m"] {
-        let mut command = desk.command(line);
+        let mut command = desk.at_keyboard(line);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // Until the reader has emptied the pipe, it is surely past its start.
         child.stdin.as_mut().unwrap().write_all("-- nothing\n".repeat(20_000).as_bytes()).unwrap();
@@ -522,7 +522,7 @@ fn hold_ledger(desk: &Desk) -> fs::File {
 /// Starts a release that has to wait for the ledger, and waits until it does.
 fn waiting_for_the_ledger(desk: &Desk) -> Child {
     let line = "sketch people.csv --schema schema.toml --epsilon 1 --ledger budget.toml -o out.m2m";
-    let mut child = desk.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = desk.at_keyboard(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
     assert!(child.try_wait().unwrap().is_none());
     child

@@ -60,6 +60,14 @@ impl Desk {
         command
     }
 
+    /// The command as from a keyboard, where Ctrl-C is heard: what a script starts in the background has it ignored.
+    pub fn at_keyboard(&self, line: &str) -> Command {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_m2m")]).args(line.split_whitespace());
+        self.settle(&mut command);
+        command
+    }
+
     /// A line of bash in which `m2m` is the command.
     pub fn bash(&self, line: &str) -> Command {
         let mut command = Command::new("bash");
