@@ -248,24 +248,30 @@ impl Interactions {
         let of_marginals: Vec<f64> = (found.groups[0].iter().zip(known))
             .filter_map(|(groups, known)| groups.as_ref().map(|groups| variance_of_groups(groups, known)))
             .collect();
-        found.take_in(of_two, mean(&of_marginals), prior);
+        found.take_in(of_two, mean(&of_marginals), counted, prior);
         found.composed = compose(&found.sets, &found.columns[0], &found.groups[0], prior);
         let of_pairs = found.noise_on_pairs(&of_three);
-        found.take_in(of_three, of_pairs, prior);
+        found.take_in(of_three, of_pairs, counted, prior);
         found.beside_pairs = found.three_beside_pairs();
         Ok(Some(found))
     }
 
     /// Takes in tables of equally many columns, given the variance of errors of what fewer columns do, in a cell.
-    fn take_in(&mut self, mut tables: Vec<Table>, variance: f64, prior: &Independent) {
-        let Some(size) = tables.first().map(|table| table.columns.len() - 2) else { return };
+    ///
+    /// An error of the number of rows by a part δ of it changes a table by δ times what is expected, along the masses of all
+    /// columns at once. There, errors of variance v in a cell are allowed for by (v/σ²)^k of the noise's σ², for k columns, and more;
+    /// so v is taken for no less than makes that δ².
+    fn take_in(&mut self, mut tables: Vec<Table>, variance: f64, counted: Rows, prior: &Independent) {
+        let Some(columns) = tables.first().map(|table| table.columns.len()) else { return };
+        let size = columns - 2;
         let groups = &self.groups[size];
         let expected = self.expected(tables.iter().map(|table| with_groups(&table.columns, groups)), prior);
         for (table, expected) in tables.iter_mut().zip(expected) {
             table.values.iter_mut().zip(expected).for_each(|(value, expected)| *value -= expected);
         }
         let noise = tables.len() as f64 / tables.iter().map(|table| 1.0 / table.noise).sum::<f64>();
-        let (scores, sets) = read(&tables, groups, variance / noise, prior);
+        let of_count = ((counted.deviation / counted.value).powi(2) / noise).powf(1.0 / columns as f64);
+        let (scores, sets) = read(&tables, groups, (variance / noise).max(of_count), prior);
         self.columns[size] = scores;
         let start = self.sets.len();
         self.at.extend(sets.iter().enumerate().map(|(at, set)| (set.columns.clone(), start + at)));
