@@ -8,12 +8,13 @@
 //! four and more columns do together is taken for nothing.
 //!
 //! **One table.** What fewer columns do, as it is known by then, is taken off a table. Errors of that are left: of one
-//! column's marginal, say, times the probabilities m of another's merged cells. Let v be their variance in a cell, σ² that
-//! of the noise, and $W = I - (1 - g)\,m m^\top/|m|^2$ with $g^{-2} = 1 + v|m|^2/σ^2$. With W along every column, errors and noise
-//! together are white, or less than that. Where marginals are known well next to tables, g is nearly 1, and a level that most
-//! rows have is told by its own cells; where nothing is known of them, g = 0. Let $A_{gk} = E_ψ 1_g e_k$. With the singular
-//! value decomposition $W A D^{1/2} = Z S V^\top$, D = diag(o^(-decay)), of every column, the model is diagonal:
-//! $y = T \cdot WZ \cdot WZ = S S\,c' + \text{noise}$ with $c' \sim N(0, s)$, so that the posterior and its evidence are sums.
+//! column's marginal, say, times the probabilities m of another's merged cells. Let v be their variance in a cell, in the mean
+//! over all columns, σ² that of the noise, and $W = I - (1 - g)\,m m^\top/|m|^2$ with $g^{-2} = 1 + v|m|^2/σ^2$. With W along every
+//! column, errors and noise together are about white, and no more than that where v holds for each column. Where marginals are
+//! known well next to tables, g is nearly 1, and a level that most rows have is told by its own cells; where nothing is known
+//! of them, g = 0. Let $A_{gk} = E_ψ 1_g e_k$. With the singular value decomposition $W A D^{1/2} = Z S V^\top$,
+//! D = diag(o^(-decay)), of every column, the model is diagonal: $y = T \cdot WZ \cdot WZ = S S\,c' + \text{noise}$ with
+//! $c' \sim N(0, s)$, so that the posterior and its evidence are sums.
 //!
 //! **A product of signs** of the same columns is one more moment, $t = \sum a_k b_l\,c'_{kl} + \text{noise}$ with
 //! $a = S Z^\top (\text{signs} - \text{their mean})$: given the table, one step of regression along one direction.
@@ -244,11 +245,11 @@ impl Interactions {
             composed: Composition::new(no_scores(prior), Vec::new()),
             beside_pairs: UNSEEN,
         };
-        let mean = |noise: &[f64]| noise.iter().sum::<f64>() / noise.len().max(1) as f64;
-        let of_marginals: Vec<f64> = (found.groups[0].iter().zip(known))
+        let of_columns: Vec<f64> = (found.groups[0].iter().zip(known))
             .filter_map(|(groups, known)| groups.as_ref().map(|groups| variance_of_groups(groups, known)))
             .collect();
-        found.take_in(of_two, mean(&of_marginals), counted, prior);
+        let of_marginals = of_columns.iter().sum::<f64>() / of_columns.len().max(1) as f64;
+        found.take_in(of_two, of_marginals, counted, prior);
         found.composed = compose(&found.sets, &found.columns[0], &found.groups[0], prior);
         let of_pairs = found.noise_on_pairs(&of_three);
         found.take_in(of_three, of_pairs, counted, prior);
@@ -258,9 +259,9 @@ impl Interactions {
 
     /// Takes in tables of equally many columns, given the variance of errors of what fewer columns do, in a cell.
     ///
-    /// An error of the number of rows by a part δ of it changes a table by δ times what is expected, along the masses of all
-    /// columns at once. There, errors of variance v in a cell are allowed for by (v/σ²)^k of the noise's σ², for k columns, and more;
-    /// so v is taken for no less than makes that δ².
+    /// An error of the number of rows by a part δ of it changes a table by δ times what is expected, which is mostly along
+    /// the masses of all columns at once. There, errors of variance v in a cell are allowed for by (v/σ²)^k of the noise's
+    /// σ², for k columns, and more; so v is taken for no less than makes that δ².
     fn take_in(&mut self, mut tables: Vec<Table>, variance: f64, counted: Rows, prior: &Independent) {
         let Some(columns) = tables.first().map(|table| table.columns.len()) else { return };
         let size = columns - 2;
@@ -281,17 +282,13 @@ impl Interactions {
     /// The variance of the noise on what tables of two columns tell of a cell of these tables of three; of infinite size if
     /// there is a pair that none tells of.
     fn noise_on_pairs(&self, of_three: &[Table]) -> f64 {
-        let count = |size: usize, column: usize| {
-            let groups = self.groups[size][column].as_ref().expect("it is in a table");
-            groups.iter().max().map_or(1.0, |last| f64::from(*last + 1))
-        };
         let (mut sum, mut pairs) = (0.0, 0.0);
-        for table in of_three {
-            let [a, b, c] = each(&[0, 1, 2], |at| table.columns[at]);
-            for pair in [[a, b], [a, c], [b, c]] {
-                let Some(at) = self.at.get(&pair[..]) else { return f64::INFINITY };
-                let cells: f64 = pair.iter().map(|column| count(0, *column) / count(1, *column)).product();
-                sum += self.sets[*at].noise * cells;
+        for Table { columns, sizes, .. } in of_three {
+            for pair in [[0, 1], [0, 2], [1, 2]] {
+                let Some(at) = self.at.get(&pair.map(|place| columns[place])[..]) else { return f64::INFINITY };
+                let set = &self.sets[*at];
+                let groups = |place: usize| self.scores(set, columns[place]).readers.nrows() as f64;
+                sum += set.noise * pair.map(|place| groups(place) / sizes[place] as f64).iter().product::<f64>();
                 pairs += 1.0;
             }
         }
@@ -1972,10 +1969,7 @@ mod tests {
                 groups: [vec![None; count], vec![None; count]],
                 sets: std::mem::take(&mut sets),
                 at,
-                composed: Composition::new(
-                    vec![None; count].into_iter().map(|_: Option<()>| None).collect(),
-                    Vec::new(),
-                ),
+                composed: Composition::new((0..count).map(|_| None).collect(), Vec::new()),
                 beside_pairs: 0.0,
             };
             all.beside_pairs = all.three_beside_pairs();
